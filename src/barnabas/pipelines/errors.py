@@ -62,12 +62,16 @@ class DataLossError(BarnabasError):
 
     @classmethod
     def gone(cls, topic: str, partition: int, what: str) -> "DataLossError":
-        """Records of a partition are no longer there; ``what`` says which, with a full stop or a question mark."""
+        """Records of a partition are no longer there.
+
+        ``what`` says which, with a full stop or a question mark."""
         return cls(f"{topic}-{partition} {what} To go on with what is there, set failOnDataLoss to false.")
 
 
 def reason_of(error: Exception, ours: BaseException | None = None) -> BarnabasError:
-    """The deepest reason in an exception of Spark's; ``ours`` is what our own code in the driver raised, if it did."""
+    """The deepest reason in an exception of Spark's.
+
+    ``ours`` is what our own code in the driver raised, if it did."""
     if isinstance(ours, BarnabasError):
         return ours
     if found := _OTHER_STATE.search(str(error)) or _OTHER_STATE.search(str(ours)):
@@ -88,7 +92,8 @@ def reason_of(error: Exception, ours: BaseException | None = None) -> BarnabasEr
     if causes := _JVM_ERROR.findall(text):
         return PipelineError(_without_codes(causes[-1]))
     first = _first_line(text)
-    if first.startswith("An error occurred while calling"):  # Py4J's words for an exception of the JVM
+    # Py4J's words for an exception of the JVM.
+    if first.startswith("An error occurred while calling"):
         thrown = _THROWN.search(text)
         return PipelineError(_without_codes(thrown[1]) if thrown else _NO_REASON)
     return PipelineError(_without_codes(first) if first.startswith("[USER_RAISED_EXCEPTION]") else first)
@@ -107,7 +112,9 @@ def secrets_hidden(hide: Callable[[str], str]) -> Iterator[None]:
 
 
 def with_advice(error: BarnabasError, checkpoint: Path, sinks: Mapping[str, Path] | None = None) -> BarnabasError:
-    """The error; if a disk is full, with the folders that may be on it and what to do. ``sinks`` has files by their sinks' names."""
+    """The error; if a disk is full, with the folders that may be on it and what to do.
+
+    ``sinks`` has files by their sinks' names."""
     if not any(words in str(error) for words in _FULL):
         return error
     folders = {"the checkpoint": checkpoint, "Spark's scratch files": Path(tempfile.gettempdir()), **(sinks or {})}

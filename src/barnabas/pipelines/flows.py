@@ -1,4 +1,6 @@
-"""A flow in Python: the same model as the TOML file, with functions where the file has SQL. Needs no Spark by itself.
+"""A flow in Python: the same model as the TOML file, with functions where the file has SQL.
+
+Needs no Spark by itself.
 
     from barnabas.pipelines.flows import declare, fields, sqlite, topic
 
@@ -13,8 +15,9 @@
         sinks=[sqlite("late.db", "late_flights")],
     )
 
-`declare` takes what the file's tables hold, under the same names, and checks it with the same code: an error names the file
-and line of this program. ``barnabas pipeline run flow.py`` (``check`` and the other commands, too) takes the variable ``flow``.
+`declare` takes what the file's tables hold, under the same names, and checks it with the same code:
+an error names the file and line of this program. ``barnabas pipeline run flow.py`` (``check`` and
+the other commands, too) takes the variable ``flow``.
 """
 
 import ast
@@ -48,11 +51,13 @@ _overrides: ContextVar[Sequence[str]] = ContextVar("overrides", default=())
 
 
 def declare(name: str, *, checkpoint: str, sinks: Sequence[Any], **tables: Any) -> spec.Flow:
-    """A flow of the tables of docs/reference/pipelines.md: ``source`` or ``sources``, ``steps``, ``sinks`` and so on.
+    """A flow of the tables of docs/reference/pipelines.md: ``source`` or ``sources``,
+    ``steps``, ``sinks`` and so on.
 
-    A step may be a function DataFrame -> DataFrame whose name is the name of its view; its parameters name the views
-    that it takes, and ``rows`` is the one before. A sink may be a function of a micro-batch's rows and its number.
-    Relative paths are taken from the folder of the calling program. Raises `SpecError`.
+    A step may be a function DataFrame -> DataFrame whose name is the name of its view; its
+    parameters name the views that it takes, and ``rows`` is the one before. A sink may be a
+    function of a micro-batch's rows and its number. Relative paths are taken from the folder of the
+    calling program. Raises `SpecError`.
     """
     caller = sys._getframe(1)
     file = caller.f_code.co_filename
@@ -69,10 +74,12 @@ def topic(
     watermark: tuple[str, str] | Mapping[str, str] | None = None,
     **more: Any,
 ) -> Table:
-    """A source: topics, the format of their values, and (column of event time, delay); ``more`` as in the file.
+    """A source: topics, the format of their values, and (column of event time, delay);
+    ``more`` as in the file.
 
-    ``watermark`` may be the file's table, too: ``{"time": "at", "delay": "1 hour"}``. Without ``bootstrap_servers``
-    the first source of a flow is at localhost:9092, the others where the first is.
+    ``watermark`` may be the file's table, too: ``{"time": "at", "delay": "1 hour"}``. Without
+    ``bootstrap_servers`` the first source of a flow is at localhost:9092, the others where
+    the first is.
     """
     table: Table = {
         "topics": list(topics),
@@ -83,12 +90,15 @@ def topic(
     if isinstance(watermark, list | tuple) and len(watermark) == 2:
         table["watermark"] = {"time": watermark[0], "delay": watermark[1]}
     elif watermark is not None:
-        table["watermark"] = watermark  # the file's table; anything else is refused with its line, as in a file
+        # The table as in the file; anything else is refused with its line, as there.
+        table["watermark"] = watermark
     return table
 
 
 def fields(type: str, /, **columns: str) -> Table:  # noqa: A002  # the field's name in the file
-    """A format and its columns with their types; add its other fields with ``|``: ``fields("csv", ...) | {"null": "NA"}``."""
+    """A format and its columns with their types.
+
+    Add its other fields with ``|``: ``fields("csv", ...) | {"null": "NA"}``."""
     return {"type": type, "columns": columns} if columns else {"type": type}
 
 
@@ -110,13 +120,15 @@ def to_topic(name: str, *, key: Sequence[str] = (), **more: Any) -> Table:
 def foreach_batch(function: Callable[[Any, int], None], *, key: Sequence[str] = ()) -> Table:
     """A function that takes each micro-batch's rows, as a DataFrame, and its number.
 
-    After a crash it is called again with the number and the rows of the micro-batch that did not end.
+    After a crash it is called again with the number and the rows of the micro-batch
+    that did not end.
     """
     return _sink("function", key, function=function)
 
 
 def output(type: str, /, *, key: Sequence[str] = (), **fields: Any) -> Table:  # noqa: A002  # the field's name in the file
-    """A sink of any kind, with its fields as in the file: ``output("delta", path="late", key=["id"])``."""
+    """A sink of any kind, with its fields as in the file:
+    ``output("delta", path="late", key=["id"])``."""
     return _sink(type, key, **fields)
 
 
@@ -177,7 +189,9 @@ def _plain(value: Any) -> Any:
 
 
 def _set_brokers(values: Table) -> None:
-    """The first source is on this machine unless it names brokers; others follow it, as in a file."""
+    """The first source is on this machine unless it names brokers.
+
+    Others follow it, as in a file."""
     sources = values.get("sources")
     first = next(iter(sources.values()), None) if isinstance(sources, dict) else values.get("source")
     if isinstance(first, dict):

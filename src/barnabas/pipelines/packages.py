@@ -16,7 +16,8 @@ class MissingExtraError(BarnabasError):
 
 
 def require_extra() -> None:
-    """Raises `MissingExtraError` that names the first missing or unfit package and the command that installs it."""
+    """Raises `MissingExtraError` that names the first missing or unfit package and the
+    command that installs it."""
     for name in ("pyspark", "pyarrow", "pandas"):
         if importlib.util.find_spec(name) is None:
             raise MissingExtraError(f"pipelines need {name}, which is not installed: {install_command('pipelines')}")
@@ -28,7 +29,8 @@ def require_extra() -> None:
 
 
 def require_outputs(*names: str) -> None:
-    """Raises `MissingExtraError` that names the first missing package and the command that installs it."""
+    """Raises `MissingExtraError` that names the first missing package and the
+    command that installs it."""
     for name in names:
         if importlib.util.find_spec(name) is None:
             raise MissingExtraError(f"this needs {name}, which is not installed: {install_command('outputs')}")

@@ -1,23 +1,32 @@
-"""What a flow's checkpoint holds, without Spark: its position, its last run, the flow that made it; and how to change it.
+"""What a flow's checkpoint holds, without Spark: its position, its last run, the flow that made
+it; and how to change it.
 
-flow.json           the parts of the flow that the checkpoint depends on, and for each sink since when it gets micro-batches
+flow.json           the parts of the flow that the checkpoint depends on, and for each sink since
+                    when it gets micro-batches
 keys.json           the keys of the sinks' rows (`barnabas.pipelines.running.key_notes`)
-limits.json         bad rows counted by runs that broke or were stopped by them (`barnabas.pipelines.progress.bad_limits`)
-versions.db         the greatest values of order_by that sinks have (`barnabas.pipelines.frames.ordering`); it stays at a reset
+limits.json         bad rows counted by runs that broke or were stopped by them
+                    (`barnabas.pipelines.progress.bad_limits`)
+versions.db         the greatest values of order_by that sinks have
+                    (`barnabas.pipelines.frames.ordering`); it stays at a reset
 run.json            process, start, end, reason of the end, and figures of the last run
-lost.jsonl          records that were gone before the last run read them (`barnabas.pipelines.connector.lost_records`)
-letters.jsonl       dead letters of the last run that were too large (`barnabas.pipelines.connector.letters`)
-letters-NAME.json   where the dead letters of the last micro-batch begin (`barnabas.pipelines.dead_letters.dead_letters`)
+lost.jsonl          records that were gone before the last run read them
+                    (`barnabas.pipelines.connector.lost_records`)
+letters.jsonl       dead letters of the last run that were too large
+                    (`barnabas.pipelines.connector.letters`)
+letters-NAME.json   where the dead letters of the last micro-batch begin
+                    (`barnabas.pipelines.dead_letters.dead_letters`)
 admitted-NAME.json  what a flow that quarantines may read of a source
 start.json          where the first run began; start-NAME.json for further sources
 topics.json         the ids of the topics that it has read
 model.json          the version of the model that scored the last micro-batch
-main/offsets/N      the end of micro-batch N, a line of JSON for each source after two lines of Spark's own
+main/offsets/N      the end of micro-batch N, a line of JSON for each source after
+                    two lines of Spark's own
 main/commits/N      micro-batch N has reached the sinks
 bad-rows/           the same for dead letters; bad-rows-NAME for further sources
 before-TIME/        what was there before a rewind
 
-Sinks of a user may be in the folder, too, and other flows: only these names are ever moved or deleted.
+Sinks of a user may be in the folder, too, and other flows: only these names are ever
+moved or deleted.
 """
 
 import contextlib
@@ -91,7 +100,8 @@ class Checkpoint:
         return bool(_numbers(self.folder, "offsets"))
 
     def reached(self) -> list[Offsets]:
-        """For each source how far the sinks have come: as `position`, or, since a rewind, as it was before."""
+        """For each source how far the sinks have come: as `position`, or, since a
+        rewind, as it was before."""
         before = sorted(each for each in self.folder.iterdir() if _BEFORE.fullmatch(each.name))
         for folder in [self.folder, *reversed(before)]:
             if _numbers(folder, "commits"):
@@ -99,7 +109,8 @@ class Checkpoint:
         return [{} for _ in self._flow.sources]
 
     def starts(self) -> list[Offsets]:
-        """For each source where the next run begins, as far as that is decided: `position`, or where a rewind has set it."""
+        """For each source where the next run begins, as far as that is decided: `position`, or
+        where a rewind has set it."""
         if _numbers(self.folder, "commits"):
             return self.position()
         found: list[Offsets] = []
@@ -114,7 +125,8 @@ class Checkpoint:
         return found
 
     def position(self) -> list[Offsets]:
-        """For each source the next offsets to read, as of the last micro-batch that reached the sinks."""
+        """For each source the next offsets to read, as of the last micro-batch that
+        reached the sinks."""
         return self._position_in(self.folder)
 
     def _position_in(self, folder: Path) -> list[Offsets]:
@@ -138,7 +150,9 @@ class Checkpoint:
             raise PipelineError(f"{path} is damaged: {error}; {DAMAGED_ADVICE}") from error
 
     def unfinished(self) -> list[Range]:
-        """The records of the micro-batch that was planned and has not reached the sinks; empty if that is not known."""
+        """The records of the micro-batch that was planned and has not reached the sinks.
+
+        Empty if that is not known."""
         planned = _numbers(self.folder, "offsets")
         done = _numbers(self.folder, "commits")
         if not planned or max(planned) in done:
@@ -151,11 +165,13 @@ class Checkpoint:
         return []
 
     def source_order(self) -> list[str]:
-        """The sources of the lines in ``main/offsets``: Spark knows them by their order in its plan. Empty if it is not known."""
+        """The sources of the lines in ``main/offsets``: Spark knows them by their order in its
+        plan. Empty if it is not known."""
         return list(self._flow_note("order", []))
 
     def require_order(self, order: Sequence[str]) -> None:
-        """Raise `PipelineError` if Spark would take the positions of one source for those of another."""
+        """Raise `PipelineError` if Spark would take the positions of one source for
+        those of another."""
         before = self.source_order()
         if self.has_begun and before and list(order) != before:
             raise PipelineError(
@@ -164,12 +180,16 @@ class Checkpoint:
             )
 
     def require_state(self, operations: Sequence[str], version: str) -> None:
-        """Raise `PipelineError` if the state was made by other operations; ``version`` of Spark says what their texts are of."""
+        """Raise `PipelineError` if the state was made by other operations.
+
+        ``version`` of Spark says what their texts are of."""
         if problem := self.state_problem(operations, version):
             raise PipelineError(f"{problem}: {OTHER_STATE_ADVICE}")
 
     def state_problem(self, operations: Sequence[str], version: str) -> str:
-        """How the operations differ from those that made the state; "" if they do not, or nothing can be said."""
+        """How the operations differ from those that made the state.
+
+        "" if they do not, or nothing can be said."""
         before = self._flow_note("operations", {})
         if not self.has_begun or before.get("version") != version:
             return ""
@@ -190,7 +210,9 @@ class Checkpoint:
         return otherwise
 
     def planned_end(self, query: str, batch: int) -> Offsets:
-        """Where a micro-batch of a query with one source ends; Spark writes it before it runs the micro-batch."""
+        """Where a micro-batch of a query with one source ends.
+
+        Spark writes it before it runs the micro-batch."""
         path = self.folder / query / "offsets" / str(batch)
         try:
             return from_spark(json.loads(path.read_text(encoding="utf-8").splitlines()[2]))
@@ -202,7 +224,9 @@ class Checkpoint:
         return max(_numbers(self.folder, "commits"), default=-1) + 1
 
     def required_batches(self, sink: Any) -> tuple[str, int] | None:
-        """The query's id and the last micro-batch that a sink must hold; None if it need not hold any."""
+        """The query's id and the last micro-batch that a sink must hold.
+
+        None if it need not hold any."""
         last = self.batches() - 1
         since = self._since().get(sink_name(sink))
         if since is None or last < since:
@@ -224,10 +248,12 @@ class Checkpoint:
         return {}
 
     def note_run(self, figures: Mapping[str, Any]) -> None:
-        """Keep the figures of the run that goes on now; it began when this is called first, with none.
+        """Keep the figures of the run that goes on now.
 
-        Spark's listener is called in a thread of its own, for the last batch a moment after the end at times: figures of a run
-        that has ended are left out.
+        It began when this is called first, with none.
+
+        Spark's listener is called in a thread of its own, for the last batch a moment after the end
+        at times: figures of a run that has ended are left out.
         """
         with _writing:
             last = self.last_run()
@@ -252,7 +278,8 @@ class Checkpoint:
         part.replace(path)
 
     def note_flow(self, order: Sequence[str] = (), operations: Sequence[str] = (), version: str = "") -> None:
-        """Keep what the checkpoint depends on from now on, and which sinks get micro-batches from now on."""
+        """Keep what the checkpoint depends on from now on, and which sinks get
+        micro-batches from now on."""
         described = {**describe_flow(self._flow), "order": list(order)}
         if version:
             texts = [self._flow.hide(each) for each in operations]
@@ -262,7 +289,9 @@ class Checkpoint:
         OsFiles().write_atomically(str(self.folder / "flow.json"), json.dumps(described, indent=1).encode())
 
     def changes(self) -> list[CheckpointChange]:
-        """What is different in the flow since the checkpoint was made; an empty list for a new checkpoint."""
+        """What is different in the flow since the checkpoint was made.
+
+        An empty list for a new checkpoint."""
         if not self.has_begun:
             return []
         try:
@@ -308,7 +337,8 @@ class Checkpoint:
         return True
 
     def _running_pid(self) -> int | None:
-        """The process that run.json names, if it has the checkpoint's lock file open: the note may be of the run before."""
+        """The process that run.json names, if it has the checkpoint's lock file open: the note
+        may be of the run before."""
         pid = self.last_run().get("pid")
         if not isinstance(pid, int):
             return None
@@ -323,7 +353,10 @@ class Checkpoint:
         return None
 
     def reset(self) -> None:
-        """Forget position and state. What is moved first is what a run begins with, so a reset that is killed is one all the same."""
+        """Forget position and state.
+
+        What is moved first is what a run begins with, so a reset that is killed is
+        one all the same."""
         with _changed(self):
             kept = _new_folder(self.folder)
             for each in _parts(self.folder):
@@ -332,10 +365,11 @@ class Checkpoint:
             shutil.rmtree(kept, ignore_errors=True)
 
     def rewind(self, starts: list[Offsets], topics: str | None = None) -> Path:
-        """Let the next run begin at these offsets, for each source; returns the folder that keeps what was before.
+        """Let the next run begin at these offsets, for each source.
 
-        ``topics`` is the text of ``topics.json``: the ids of the topics that the offsets are of. Nothing is moved before all is written,
-        so a full disk changes nothing, and a rewind that is killed has happened or has not.
+        Returns the folder that keeps what was before. ``topics`` is the text of ``topics.json``:
+        the ids of the topics that the offsets are of. Nothing is moved before all is written, so a
+        full disk changes nothing, and a rewind that is killed has happened or has not.
         """
         texts = {
             _start_name(self._flow, source): to_json(start)
@@ -352,7 +386,8 @@ class Checkpoint:
             except BaseException:
                 shutil.rmtree(kept, ignore_errors=True)
                 raise
-            # With the state the flow goes on where it is; without it, it begins where the new files say.
+            # With the state the flow goes on where it is; without it, it begins
+            # where the new files say.
             for name in texts:
                 (kept / f"new-{name}").replace(self.folder / name)
             for each in _parts(self.folder):
@@ -361,7 +396,8 @@ class Checkpoint:
         return kept
 
     def known_starts(self) -> list[list[Offsets]]:
-        """For each source where runs have begun, as far as that is known: at first, and after each rewind."""
+        """For each source where runs have begun, as far as that is known: at first,
+        and after each rewind."""
         folders = [self.folder, *(each for each in self.folder.iterdir() if _BEFORE.fullmatch(each.name))]
         found: list[list[Offsets]] = []
         for source in self._flow.sources:
@@ -373,7 +409,8 @@ class Checkpoint:
         return found
 
     def first_partitions(self) -> list[dict[str, int]]:
-        """For each source the least number of partitions that each of its topics had when a run began, as far as that is known."""
+        """For each source the least number of partitions that each of its topics had when a run
+        began, as far as that is known."""
         found: list[dict[str, int]] = []
         for starts in self.known_starts():
             counts: dict[str, int] = {}
@@ -409,9 +446,11 @@ def _numbers(folder: Path, which: str) -> list[int]:
 
 
 def _parts(folder: Path) -> list[Path]:
-    """What in the folder is this checkpoint's own, the main query's first: results and other checkpoints may lie beside it."""
+    """What in the folder is this checkpoint's own, the main query's first: results and other
+    checkpoints may lie beside it."""
     names = [each for each in folder.iterdir() if _OURS.fullmatch(each.name) or _BEFORE.fullmatch(each.name)]
-    ours = [each for each in names if each.is_symlink() or not (each / ".lock").exists()]  # else it is another flow's
+    # Otherwise it is another flow's.
+    ours = [each for each in names if each.is_symlink() or not (each / ".lock").exists()]
     return sorted(ours, key=lambda each: (each.name != "main", each.name))
 
 
@@ -426,7 +465,9 @@ def _new_folder(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def _changed(checkpoint: Checkpoint) -> Iterator[None]:
-    """Holds a checkpoint while its files are moved. Raises `PipelineError` if a run has it, or if a file cannot be written."""
+    """Holds a checkpoint while its files are moved.
+
+    Raises `PipelineError` if a run has it, or if a file cannot be written."""
     try:
         with checkpoint.held():
             yield
@@ -438,7 +479,8 @@ def _changed(checkpoint: Checkpoint) -> Iterator[None]:
 
 
 def _digests(flow: Flow, operations: Sequence[str]) -> list[str]:
-    """What tells operations apart, also if their texts are the same without all secrets, and not by a secret that changes."""
+    """What tells operations apart, also if their texts are the same without all secrets, and not
+    by a secret that changes."""
     return [_digest(flow.places.expression_secrets.redact(each)) for each in operations]
 
 
@@ -531,7 +573,8 @@ def sink_file(sink: Sink) -> Path | None:
 
 
 def compare_flows(before: Mapping[str, Any], flow: Flow) -> list[CheckpointChange]:
-    """What of the flow differs from the description of the one before, and whether the checkpoint still fits."""
+    """What of the flow differs from the description of the one before, and whether
+    the checkpoint still fits."""
     now = describe_flow(flow)
     changes: list[CheckpointChange] = []
     if (name := before.get("name", flow.name)) != flow.name:
@@ -609,7 +652,8 @@ def _shown(value: Any) -> str:
 
 
 def lost_rows_error(flow: Flow, sink: Sink, found: int, last: int) -> PipelineError:
-    """A sink holds micro-batches up to ``found`` (-1: none), but the checkpoint counts ``last`` as done."""
+    """A sink holds micro-batches up to ``found`` (-1: none), but the checkpoint
+    counts ``last`` as done."""
     has = "nothing that this flow wrote" if found < 0 else f"micro-batches up to {found} only"
     return PipelineError(
         f"{sink_name(sink)} holds {has}, but the checkpoint counts {last} as done: was it deleted, or restored "

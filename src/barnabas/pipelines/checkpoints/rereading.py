@@ -1,12 +1,15 @@
-"""Whether records may be read once more, and what that means: what `barnabas pipeline rewind` and `reset` say and refuse. Needs no Spark.
+"""Whether records may be read once more, and what that means: what `barnabas pipeline rewind` and
+`reset` say and refuse. Needs no Spark.
 
-Rows that are read again replace rows that sinks have. They must be rows of the same records, and of equal keys the last one must come
-last, as it did. Both can be wrong:
+Rows that are read again replace rows that sinks have. They must be rows of the same records, and of
+equal keys the last one must come last, as it did. Both can be wrong:
 
-- A topic was deleted and made again: a position is one of another record now. That matters where positions are keys.
-- Partitions were added: records of a key are in the partition where they were then and where they are now. Kafka orders records
-  within a partition only, so an old value can come after a new one. That matters where rows have a key of their own, unless a
-  column orders them (`order_by` of a sink).
+- A topic was deleted and made again: a position is one of another record now. That matters
+  where positions are keys.
+- Partitions were added: records of a key are in the partition where they were then and where
+  they are now. Kafka orders records within a partition only, so an old value can come after a
+  new one. That matters where rows have a key of their own, unless a column orders them
+  (`order_by` of a sink).
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -32,7 +35,9 @@ def replacement_problem(flow: Flow, topics: Collection[str]) -> str:
 
 
 def added_partitions(before: Mapping[str, int], now: Collection[TopicPartition]) -> list[TopicPartition]:
-    """The partitions that topics of a source did not have; ``before`` has the numbers that are known."""
+    """The partitions that topics of a source did not have.
+
+    ``before`` has the numbers that are known."""
     return sorted(each for each in now if each.partition >= before.get(each.topic, each.partition + 1))
 
 

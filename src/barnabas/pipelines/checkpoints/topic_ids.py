@@ -1,14 +1,14 @@
 """Whether topics are still those that a checkpoint has positions in (``topics.json`` beside it).
 
-A position is only valid together with the topic's id: a topic that was deleted and made again has another one, though it may
-be longer by now than what was read of it. While a query runs its source notices that; between two runs this file does.
-Brokers before Kafka 2.8 have no ids.
+A position is only valid together with the topic's id: a topic that was deleted and made again has
+another one, though it may be longer by now than what was read of it. While a query runs its source
+notices that; between two runs this file does. Brokers before Kafka 2.8 have no ids.
 
     {"SOURCE": {"TOPIC": "ID"}, "made again": {"SOURCE": {"TOPIC": {"main": 7, "bad-rows": 6}}}}
 
-A flow that may lose records goes on with the new topic's beginning. The file then says, for each of the flow's queries, up to which
-micro-batch the positions are those in the topic before. The first one that is planned after it moves them, so a flow that is
-killed at any moment moves them once.
+A flow that may lose records goes on with the new topic's beginning. The file then says, for each of
+the flow's queries, up to which micro-batch the positions are those in the topic before. The first
+one that is planned after it moves them, so a flow that is killed at any moment moves them once.
 """
 
 import json
@@ -61,7 +61,9 @@ class TopicIds:
         return [_problem(topic) for topic in self.made_again(source, cluster)]
 
     def require_same(self, source: Source, cluster: KafkaCluster, flow: Flow, say: Callable[[str], None]) -> list[str]:
-        """Topics that are others now, where the source allows that; they are then said and noted. Raises `DataLossError`."""
+        """Topics that are others now, where the source allows that; they are then said and noted.
+
+        Raises `DataLossError`."""
         replaced = keyed_by_position(flow)
         topics = self.made_again(source, cluster)
         for topic in topics:
@@ -115,7 +117,8 @@ def _ids(source: Source, cluster: KafkaCluster) -> dict[str, str]:
 
 
 def keyed_by_position(flow: Flow) -> Sequence[str]:
-    """The sinks in which a record of a topic that was made again replaces a row of the topic before: of the same position."""
+    """The sinks in which a record of a topic that was made again replaces a row of the topic
+    before: of the same position."""
     from barnabas.pipelines.outputs.registry import sink_name
 
     return [sink_name(sink) for sink in flow.sinks if set(sink.key) <= set(POSITION) and sink.key]

@@ -1,8 +1,10 @@
-"""``barnabas pipeline check``: what only Spark can judge of a flow, before it runs and without a cluster.
+"""``barnabas pipeline check``: what only Spark can judge of a flow, before it runs
+and without a cluster.
 
-Every type, expression, column and time format of the file goes through Spark's own parser and analyser, one after the
-other, on a stream without rows. So all problems are found in one run, as a compiler finds them, each with its field.
-A column whose expression is wrong is unknown from then on but does not make those after it wrong.
+Every type, expression, column and time format of the file goes through Spark's own parser and
+analyser, one after the other, on a stream without rows. So all problems are found in one run, as a
+compiler finds them, each with its field. A column whose expression is wrong is unknown from then on
+but does not make those after it wrong.
 """
 
 import contextlib
@@ -74,7 +76,8 @@ class Analysis:
     """What Spark makes of a flow."""
 
     problems: list[Problem]
-    """All that is wrong with it, in the order of the data; an empty list for a flow that Spark will take."""
+    """All that is wrong with it, in the order of the data; an empty list for a flow
+    that Spark will take."""
     warnings: list[Problem]
     """What is right and may not be what is meant, or will end the flow when such rows come."""
     operations: list[str]
@@ -95,8 +98,11 @@ def analyse_flow(spark: SparkSession, flow: Flow) -> Analysis:
 
 @contextlib.contextmanager
 def without_spark_logging() -> Iterator[None]:
-    """PySpark logs each analysis error with the JVM's stack trace on standard error; the error itself is enough."""
-    # Their class is PySpark's own, with which PySpark calls them; a logger keeps the class that it was made with.
+    """PySpark logs each analysis error with the JVM's stack trace on standard error.
+
+    The error itself is enough."""
+    # Their class is PySpark's own, with which PySpark calls them; a logger keeps the
+    # class that it was made with.
     loggers = [PySparkLogger.getLogger(name) for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger")]
     before = [each.disabled for each in loggers]
     for each in loggers:
@@ -251,9 +257,11 @@ class _Check:
         return rows
 
     def _look_at(self, field: str, made: DataFrame | None, *, whole: bool = False, ends: bool = False) -> None:
-        """Note what may surprise in the last operation of a frame, or in all since the views that it reads.
+        """Note what may surprise in the last operation of a frame, or in all since
+        the views that it reads.
 
-        ``ends`` says that a row for which an expression raises ends the flow; behind an explode it does so everywhere.
+        ``ends`` says that a row for which an expression raises ends the flow; behind an
+        explode it does so everywhere.
         """
         if made is None:
             return
@@ -313,7 +321,8 @@ class _Check:
         if (how.window or how.session) and how.time and not self._window(field, rows, how.time, how):
             right = replace(right, window=None, slide=None, session=None, time=None, watermark=None)
         if not right.group_by and not right.window and not right.session:
-            right = replace(right, group_by=tuple(rows.columns[:1]))  # so that the figures can still be checked
+            # A column to group by lets the figures be checked anyway.
+            right = replace(right, group_by=tuple(rows.columns[:1]))
         for name, expression in how.compute.items():
             one = replace(right, compute={name: expression})
             if self._try(f"{field}.compute.{name}", partial(transforms.aggregate_rows, rows, one), rows):
@@ -423,7 +432,8 @@ class _Check:
             self._add(field, f"names {name}, which is no column of the results", name, types)
 
     def _start(self, results: DataFrame) -> None:
-        """Start the query on its empty stream: some operations exist for tables, but not for streams."""
+        """Start the query on its empty stream: some operations exist for tables, but
+        not for streams."""
 
         def act() -> object:
             writer = results.writeStream.outputMode(output_mode(results))
@@ -457,7 +467,9 @@ class _Check:
     # Problems
 
     def _try(self, field: str, act: Callable[[], Any], rows: DataFrame | None = None) -> Any:
-        """What ``act`` gives; None, and the problem noted, if Spark refuses. ``rows`` are what an expression may use."""
+        """What ``act`` gives; None, and the problem noted, if Spark refuses.
+
+        ``rows`` are what an expression may use."""
         try:
             return act()
         except PySparkException as error:
@@ -492,7 +504,9 @@ class _Check:
 
 
 def _whole(act: Callable[[], T]) -> T | None:
-    """What Spark makes of something as a whole; None if it refuses. Parts of what is right need no questions of their own."""
+    """What Spark makes of something as a whole; None if it refuses.
+
+    Parts of what is right need no questions of their own."""
     try:
         return act()
     except (PySparkException, BarnabasError):

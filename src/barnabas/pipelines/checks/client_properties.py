@@ -16,9 +16,9 @@ __all__ = ["require_consistent_properties"]
 
 
 def require_consistent_properties(flow: Flow) -> None:
-    """Raise `SpecError` for properties that librdkafka refuses together; each by itself was checked when the file was read.
+    """Raise `SpecError` for properties that librdkafka refuses together.
 
-    Asks no broker.
+    Each by itself was checked when the file was read. Asks no broker.
     """
     wanted: list[tuple[str, Any, Mapping[str, str]]] = []
     for source in flow.sources:

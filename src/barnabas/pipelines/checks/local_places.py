@@ -1,6 +1,8 @@
-"""Whether the files and folders that a flow writes can be made, before it runs and without making one. Needs no Spark.
+"""Whether the files and folders that a flow writes can be made, before it runs and without
+making one. Needs no Spark.
 
-A file of a database needs its folder; lakes and models make theirs. A run makes the checkpoint's folder first, with those above it.
+A file of a database needs its folder; lakes and models make theirs. A run makes the checkpoint's
+folder first, with those above it.
 """
 
 import os
@@ -34,7 +36,9 @@ def _problems(flow: Flow) -> Iterator[tuple[str, str]]:
 
 
 def sink_place_problem(sink: Sink, checkpoint: str) -> str | None:
-    """Why the file or folder of a sink can be neither written nor made; None if it can, or if the sink has none."""
+    """Why the file or folder of a sink can be neither written nor made.
+
+    None if it can, or if the sink has none."""
     place = kind_of(sink).local_place(sink)
     return None if place is None else _place_problem(place.path, checkpoint, is_folder=place.is_folder)
 

@@ -1,6 +1,8 @@
-"""Looks at a flow on the live cluster, without running it: a preview of its rows, and ``barnabas pipeline dry-run``.
+"""Looks at a flow on the live cluster, without running it: a preview of its rows, and
+``barnabas pipeline dry-run``.
 
-Both read a few of the newest records of each source as tables, and take them through the flow's own frames.
+Both read a few of the newest records of each source as tables, and take them through
+the flow's own frames.
 """
 
 import contextlib
@@ -69,7 +71,9 @@ def latest_offsets(source: Source) -> Offsets:
 
 
 def compacted_topics(source: Source) -> list[str]:
-    """The source's topics of which records of a key may be gone when there is a newer one; none if brokers do not say."""
+    """The source's topics of which records of a key may be gone when there is a newer one.
+
+    None if brokers do not say."""
     from barnabas.client.admin.configurations import Resource, ResourceType, describe_configs
     from barnabas.client.cluster.admin_connection import AdminConnection
 
@@ -110,7 +114,9 @@ def _assign(partitions: list[TopicPartition]) -> str:
 def preview_rows(
     spark: SparkSession, flow: Flow, view: str, rows: int, *, records: int = _SAMPLE
 ) -> list[dict[str, Any]]:
-    """Rows of a view (``results``, a source, a table, a step), made of the newest records. Raises `BarnabasError`."""
+    """Rows of a view (``results``, a source, a table, a step), made of the newest records.
+
+    Raises `BarnabasError`."""
     try:
         with without_spark_logging(), secrets_hidden(flow.hide):
             return shown_rows(_looked_at(spark, flow, view, rows, records)[1])
@@ -119,7 +125,8 @@ def preview_rows(
 
 
 def _looked_at(spark: SparkSession, flow: Flow, view: str, rows: int, records: int) -> tuple[Views, pa.Table]:
-    """The flow's frames over the newest records, and the first rows of one: tables, or streams if a step is for streams only."""
+    """The flow's frames over the newest records, and the first rows of one: tables, or streams if a
+    step is for streams only."""
     for streaming in (False, True):
         sample = partial(_sample, spark, records=records, streaming=streaming)
         try:
@@ -292,7 +299,9 @@ def _meant_names(spark: SparkSession, source: Source, name: str) -> str:
 
 
 def _sink(sink: Any, flow: Flow, types: dict[str, str] | None) -> Finding:
-    """What can be seen of a sink without changing it. Raises `BarnabasError` if the flow could not go on with it."""
+    """What can be seen of a sink without changing it.
+
+    Raises `BarnabasError` if the flow could not go on with it."""
     what = f"sink {sink_name(sink)}"
     if isinstance(sink, FunctionSink):
         return Finding("ok", what, "is not looked at")
@@ -314,7 +323,8 @@ def _sink(sink: Any, flow: Flow, types: dict[str, str] | None) -> Finding:
 
 
 def _rights(source: Source) -> Iterator[Finding]:
-    """Topics and groups that a source also needs, and whether the user may use them, where the brokers say so."""
+    """Topics and groups that a source also needs, and whether the user may use them,
+    where the brokers say so."""
     kafka = {**source.kafka, "bootstrap.servers": source.bootstrap_servers}
     for topic in source.topics:
         if not _may(kafka, topic, _ACL_OPERATION.READ):
@@ -362,7 +372,8 @@ def _checkpoint(flow: Flow) -> Iterator[Finding]:
     ids = TopicIds(checkpoint.folder)
     for source in flow.sources:
         state = "error" if source.fail_on_data_loss else "warning"
-        with contextlib.suppress(BarnabasError):  # a cluster that does not answer is reported already
+        # A cluster that does not answer is reported already.
+        with contextlib.suppress(BarnabasError):
             for text in ids.problems(source, source_cluster(source)):
                 yield Finding(state, "checkpoint", text)
     changes = checkpoint.changes()

@@ -1,4 +1,7 @@
-"""Which cluster is read and written: options, offsets, and what the driver asks of the brokers. Needs no Spark.
+"""Which cluster is read and written: options, offsets, and what the driver asks of the brokers.
 
-Kafka: Spark's connector has KafkaSourceProvider for the options and KafkaOffsetReader for the questions.
+Needs no Spark.
+
+Kafka: Spark's connector has KafkaSourceProvider for the options and
+KafkaOffsetReader for the questions.
 """

@@ -1,6 +1,8 @@
-"""Whether offsets that options name fit what a cluster has: a position that does not is refused, never passed over.
+"""Whether offsets that options name fit what a cluster has: a position that does not is
+refused, never passed over.
 
-Kafka: Spark's connector, whose KafkaOffsetReader raises "The resolved start offset 99 is greater than the resolved end offset 5".
+Kafka: Spark's connector, whose KafkaOffsetReader raises "The resolved start offset 99 is greater
+than the resolved end offset 5".
 """
 
 from collections.abc import Sequence
@@ -17,7 +19,8 @@ __all__ = ["checked_offsets", "require_order"]
 def checked_offsets(cluster: KafkaCluster, names: Sequence[TopicPartition], option: str, bound: Start) -> Offsets:
     """The offsets of the partitions for a bound.
 
-    Raises `ConfigError` for a partition that is not read, and for an offset beyond the end of its log.
+    Raises `ConfigError` for a partition that is not read, and for an offset beyond
+    the end of its log.
     """
     option = f"{option}ByTimestamp" if bound.times_ms else option
     try:
@@ -25,7 +28,8 @@ def checked_offsets(cluster: KafkaCluster, names: Sequence[TopicPartition], opti
     except ConfigError as error:
         raise ConfigError(f"{option}: {error}") from error
     named = [name for name, offset in sorted(bound.offsets.items()) if offset >= 0]
-    # Records of open transactions lie beyond the end that may be read: a query may begin behind them, but not end there.
+    # Records of open transactions lie beyond the end that may be read: a query may begin behind
+    # them, but not end there.
     ends = cluster.log_ends(named) if option.startswith("starting") else cluster.at_marks(dict.fromkeys(named, LATEST))
     for name in named:
         if bound.offsets[name] > ends[name]:

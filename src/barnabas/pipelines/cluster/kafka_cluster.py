@@ -1,7 +1,8 @@
 """What the Spark driver asks of a cluster: partitions, and the offsets at marks and times.
 
-A leader may be away for a moment (a broker restarts, an election runs). Questions are asked again until they are
-answered or `Cluster.timeout_ms` is over, so a query survives that; errors that waiting cannot mend are raised at once.
+A leader may be away for a moment (a broker restarts, an election runs). Questions are asked again
+until they are answered or `Cluster.timeout_ms` is over, so a query survives that; errors that
+waiting cannot mend are raised at once.
 """
 
 import logging
@@ -60,7 +61,9 @@ class MissingTopicError(ClusterError):
     """A topic that a broker does not know, or not yet: it learns of a new topic a moment later."""
 
     def __init__(self, what: str, hint: str = "", *, may_come: bool = False) -> None:
-        """``may_come``: the broker knows no topic at all, though there were some. One that has just started has not heard of them."""
+        """``may_come``: the broker knows no topic at all, though there were some.
+
+        One that has just started has not heard of them."""
         super().__init__(what + (hint or ": make it, or correct its name"))
         self.what = what
         self.may_come = may_come
@@ -82,9 +85,10 @@ class KafkaCluster:
         self._isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
 
     def partitions(self, *, were_there: bool = False) -> list[TopicPartition]:
-        """What the options subscribe to, in order; raises `ClusterError` when a named topic does not exist.
+        """What the options subscribe to, in order.
 
-        ``were_there``: the query has read some of them.
+        Raises `ClusterError` when a named topic does not exist. ``were_there``: the
+        query has read some of them.
         """
         if self._options.assigned:
             return sorted(self._options.assigned)
@@ -106,7 +110,8 @@ class KafkaCluster:
                 hint = did_you_mean(missing[0], [name for name in topics if not name.startswith("__")])
                 raise MissingTopicError(f"topic {', '.join(missing)} does not exist on {self.address}", hint)
         for name in wanted:
-            if (error := topics[name].error) is not None:  # its partitions are not known at the moment
+            # Its partitions are not known at the moment.
+            if (error := topics[name].error) is not None:
                 raise KafkaException(error)
         return sorted(TopicPartition(name, each) for name in wanted for each in topics[name].partitions)
 
@@ -132,7 +137,9 @@ class KafkaCluster:
         return self._options.kafka["bootstrap.servers"]
 
     def resolve(self, partitions: Iterable[TopicPartition], bound: Start) -> Offsets:
-        """Concrete offsets of the partitions for a bound; a time past the last record gives the end."""
+        """Concrete offsets of the partitions for a bound.
+
+        A time past the last record gives the end."""
         result: Offsets = {}
         asked: dict[TopicPartition, int] = {}
         by_time: dict[TopicPartition, int] = {}
@@ -150,7 +157,8 @@ class KafkaCluster:
         return result
 
     def at_marks(self, marks: Mapping[TopicPartition, int]) -> Offsets:
-        """Offsets at `EARLIEST` or `LATEST`; at read_committed the latest is the last stable offset."""
+        """Offsets at `EARLIEST` or `LATEST`; at read_committed the latest is the
+        last stable offset."""
         earliest, latest = _SPECS.earliest(), _SPECS.latest()
         return self._ask({name: earliest if mark == EARLIEST else latest for name, mark in marks.items()})
 

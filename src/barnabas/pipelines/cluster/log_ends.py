@@ -1,7 +1,9 @@
-"""Which records a query has seen to be there and cannot read any more, because their log ends before them now.
+"""Which records a query has seen to be there and cannot read any more, because their
+log ends before them now.
 
-A log's end falls back when a leader is elected that lacks records (``unclean.leader.election.enable``), and when a topic is
-deleted. A worker finds out what is missing of a range that is planned; this is about what would be planned later.
+A log's end falls back when a leader is elected that lacks records
+(``unclean.leader.election.enable``), and when a topic is deleted. A worker finds out what is
+missing of a range that is planned; this is about what would be planned later.
 """
 
 from collections.abc import Mapping
@@ -23,7 +25,9 @@ class LogEnds:
         return [name for name, offset in begun.items() if ends.get(name, -1) < max(offset, self._seen.get(name, 0))]
 
     def take(self, begun: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> list[Range]:
-        """Remember the ends of today; the records that were seen, were not read up to ``begun``, and are gone."""
+        """Remember the ends of today.
+
+        The records that were seen, were not read up to ``begun``, and are gone."""
         gone = [
             Range(name.topic, name.partition, max(begun[name], ends.get(name, 0)), seen)
             for name, seen in sorted(self._seen.items())

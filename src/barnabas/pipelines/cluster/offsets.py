@@ -1,11 +1,12 @@
-"""Which offsets make a micro-batch, and how it is cut into ranges: arithmetic, without Spark and without a broker.
+"""Which offsets make a micro-batch, and how it is cut into ranges: arithmetic, without
+Spark and without a broker.
 
-`Offsets` maps topic -> partition -> the next offset to read. Its JSON form is that of Spark's own Kafka connector,
-``{"flights": {"0": 17, "1": 4}}``, so a query's checkpoint can change from one source to the other. In options the
-offsets -2 and -1 stand for the earliest and the latest record.
+`Offsets` maps topic -> partition -> the next offset to read. Its JSON form is that of Spark's own
+Kafka connector, ``{"flights": {"0": 17, "1": 4}}``, so a query's checkpoint can change from one
+source to the other. In options the offsets -2 and -1 stand for the earliest and the latest record.
 
-A micro-batch is a list of `Range`s, each half open. Planning one from the same pair of offsets always gives the same
-ranges, for Spark plans a batch again after a failure.
+A micro-batch is a list of `Range`s, each half open. Planning one from the same pair of offsets
+always gives the same ranges, for Spark plans a batch again after a failure.
 """
 
 import json
@@ -116,7 +117,8 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def require_known(given: Iterable[TopicPartition], known: Iterable[TopicPartition], reader: str = "the flow") -> None:
-    """Raise `ConfigError` for a partition that the flow does not read: a misspelled one would be passed over in silence."""
+    """Raise `ConfigError` for a partition that the flow does not read: a misspelled one would
+    be passed over in silence."""
     partitions = set(known)
     for name in given:
         if name not in partitions:
@@ -139,8 +141,9 @@ def least_offsets(positions: Iterable[Mapping[TopicPartition, int]]) -> Offsets:
 def limit_rows(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], max_rows: int) -> Offsets:
     """The furthest offsets up to ``end`` that keep a batch at about ``max_rows`` records.
 
-    Every partition gets a share in proportion to what waits in it, so partitions advance side by side, and at least
-    one record where one waits. Partitions absent from ``start`` must have been given their first offset by the caller.
+    Every partition gets a share in proportion to what waits in it, so partitions advance side by
+    side, and at least one record where one waits. Partitions absent from ``start`` must have been
+    given their first offset by the caller.
     """
     waiting = {name: max(0, offset - start[name]) for name, offset in end.items()}
     total = sum(waiting.values())
@@ -148,7 +151,8 @@ def limit_rows(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition,
         return dict(end)
     limited: Offsets = {}
     for name, offset in end.items():
-        # Rounded up in integers: a float would lose records of logs past 2**53 and might never reach the end.
+        # Rounded up in integers: a float would lose records of logs past 2**53 and
+        # might never reach the end.
         share = -(-max_rows * waiting[name] // total)
         limited[name] = min(offset, start[name] + share)
     return limited
@@ -161,13 +165,16 @@ def is_due(
     waited_ms: int,
     max_delay_ms: int,
 ) -> bool:
-    """Whether a batch runs now: enough records wait, or some wait and the last batch was long enough ago."""
+    """Whether a batch runs now: enough records wait, or some wait and the last batch
+    was long enough ago."""
     waiting = sum(max(0, offset - start[name]) for name, offset in end.items())
     return waiting >= min_rows or (waiting > 0 and waited_ms >= max_delay_ms)
 
 
 def plan_ranges(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[Range]:
-    """What lies between two offsets, in order of topic and partition; empty and backward ranges are left out."""
+    """What lies between two offsets, in order of topic and partition.
+
+    Empty and backward ranges are left out."""
     return [
         Range(name.topic, name.partition, start[name], offset)
         for name, offset in sorted(end.items())
@@ -176,7 +183,8 @@ def plan_ranges(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition
 
 
 def split_ranges(ranges: Iterable[Range], min_partitions: int) -> list[Range]:
-    """At least ``min_partitions`` ranges where there are enough records: large ranges are cut into equal pieces."""
+    """At least ``min_partitions`` ranges where there are enough records: large ranges
+    are cut into equal pieces."""
     whole = list(ranges)
     total = sum(each.size for each in whole)
     if len(whole) >= min_partitions or not total:

@@ -1,7 +1,9 @@
-"""Options of the ``barnabas`` format: those of Spark's Kafka connector, typed and checked, without Spark.
+"""Options of the ``barnabas`` format: those of Spark's Kafka connector, typed and
+checked, without Spark.
 
-Spark hands a Python source its options in a dictionary that ignores case, and whose plain copy has lower-case keys:
-names are therefore compared in lower case here. An unknown option is an error at once.
+Spark hands a Python source its options in a dictionary that ignores case, and whose plain
+copy has lower-case keys: names are therefore compared in lower case here. An unknown option
+is an error at once.
 """
 
 import re
@@ -70,10 +72,11 @@ _REFUSED = {
 
 @dataclass(frozen=True)
 class Start:
-    """Where to begin, or to end: a mark for all partitions, with exceptions; or a time in milliseconds.
+    """Where to begin, or to end: a mark for all partitions, with exceptions; or a
+    time in milliseconds.
 
-    ``mark`` is `EARLIEST` or `LATEST`. A partition's offset in ``offsets`` goes before its time in ``times_ms``, that
-    before ``time_ms``, and all before the mark.
+    ``mark`` is `EARLIEST` or `LATEST`. A partition's offset in ``offsets`` goes before its time in
+    ``times_ms``, that before ``time_ms``, and all before the mark.
     """
 
     mark: int
@@ -104,7 +107,8 @@ class SourceOptions:
     flow_source: str | None = None
     """The name of the source of a flow; None for a query of a user's own program."""
     made_again: tuple[str, ...] = ()
-    """Topics that were deleted and made again: the query's position in each is one in the topic before."""
+    """Topics that were deleted and made again: the query's position in each is one
+    in the topic before."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool) -> "SourceOptions":
@@ -161,7 +165,8 @@ class SinkOptions:
     def parse(cls, options: Mapping[str, str]) -> "SinkOptions":
         """Typed options; raises `ConfigError` for the first that is unknown or wrong."""
         kafka, own = _sort(options, _SINK_NAMES, "the barnabas sink")
-        _boolean(own, "includeHeaders", default=False)  # taken as Spark's connector takes it: headers go when there
+        # Taken as Spark's connector takes it: headers go when there.
+        _boolean(own, "includeHeaders", default=False)
         flush_timeout_ms = _positive(own, "flushTimeoutMs") or 120_000
         return cls(kafka, own.get("topic"), flush_timeout_ms, own.get("onRefusal"), own.get("lettersFile"))
 
@@ -174,7 +179,8 @@ def why_refused(name: str) -> str | None:
 def client_config(kafka: Mapping[str, str], **ours: object) -> dict[str, object]:
     """A librdkafka configuration: ours first, then the user's ``kafka.`` options over it.
 
-    librdkafka logs every failed connection, twenty a second while a broker is away; we say what is wrong once, ourselves.
+    librdkafka logs every failed connection, twenty a second while a broker is away; we say what
+    is wrong once, ourselves.
     """
     return {"log_level": 0, "reconnect.backoff.ms": 250, "client.id": "barnabas-spark", **ours, **translated(kafka)}
 
@@ -200,17 +206,19 @@ def connection_properties(kafka: Mapping[str, str]) -> dict[str, str]:
 
 
 def has_own_client(kafka: Mapping[str, str], understood: Collection[str]) -> bool:
-    """Whether our connections do all that the properties ask for: those that are understood, and TLS and SASL.
+    """Whether our connections do all that the properties ask for: those that are
+    understood, and TLS and SASL.
 
-    librdkafka is needed for others, among them the mechanisms that only it has. Raises `ConfigError` for a file that
-    cannot be read, say.
+    librdkafka is needed for others, among them the mechanisms that only it has. Raises
+    `ConfigError` for a file that cannot be read, say.
     """
     security = security_properties(kafka)
     if kafka.keys() - security.keys() - set(understood):
         return False
     if not security:
         return True
-    if security.get("ssl.ca.location") == "probe":  # librdkafka's own word for the system's certificates
+    # librdkafka's own word for the system's certificates.
+    if security.get("ssl.ca.location") == "probe":
         return False
     from barnabas.client.security.link_security import LinkSecurity
 
@@ -224,7 +232,8 @@ def has_own_client(kafka: Mapping[str, str], understood: Collection[str]) -> boo
 
 
 def _sort(options: Mapping[str, str], names: Mapping[str, str], whose: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Splits options into ``kafka.`` ones, without the prefix, and our own under their proper names."""
+    """Splits options into ``kafka.`` ones, without the prefix, and our own under
+    their proper names."""
     kafka: dict[str, str] = {}
     own: dict[str, str] = {}
     for given, text in options.items():

@@ -1,10 +1,12 @@
 """Which records a flow's main query may read, where ``on_max_bad = "quarantine"``. Needs no Spark.
 
-A batch cannot be put aside once an aggregate holds its rows. So a query of its own (`barnabas.pipelines.dead_letters.quarantine`) reads
-the source first, decides for each of its micro-batches, and keeps the decision in ``admitted-NAME.json`` beside the
-checkpoint. The main query's source reads this file: no record at or past ``end``, and none of a range in ``refused``.
+A batch cannot be put aside once an aggregate holds its rows. So a query of its own
+(`barnabas.pipelines.dead_letters.quarantine`) reads the source first, decides for each of its
+micro-batches, and keeps the decision in ``admitted-NAME.json`` beside the checkpoint. The main
+query's source reads this file: no record at or past ``end``, and none of a range in ``refused``.
 
-A decision is final. Micro-batch N of the deciding query is decided once: if Spark runs it again after a crash, the file says so.
+A decision is final. Micro-batch N of the deciding query is decided once: if Spark runs it again
+after a crash, the file says so.
 """
 
 import json
@@ -37,7 +39,9 @@ class Admission:
 
     @classmethod
     def load(cls, path: Path) -> "Admission":
-        """The decisions in the file; nothing is admitted before there is one. Raises `ConfigError` if it is damaged."""
+        """The decisions in the file; nothing is admitted before there is one.
+
+        Raises `ConfigError` if it is damaged."""
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
             ranges = tuple(Range(str(topic), *map(int, rest)) for topic, *rest in found["refused"])
@@ -55,7 +59,9 @@ class Admission:
     def decided(
         self, epoch: int, end: Offsets, refused: Iterable[Range], position: Mapping[TopicPartition, int]
     ) -> "Admission":
-        """With one more micro-batch; without ranges that the main query has left behind at ``position``."""
+        """With one more micro-batch.
+
+        Without ranges that the main query has left behind at ``position``."""
         ahead = [
             each for each in self.refused if each.end > position.get(TopicPartition(each.topic, each.partition), 0)
         ]

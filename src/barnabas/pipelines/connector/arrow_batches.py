@@ -1,10 +1,12 @@
-"""Arrow columns turned into record batches without a Python object for each record: `arrow_records` the other way round.
+"""Arrow columns turned into record batches without a Python object for each record:
+`arrow_records` the other way round.
 
-Rows are put in order of their partitions, cut into batches, framed by `barnabas.wire.kafka.records.framing`, and joined by
-Arrow. What comes out is one buffer with all records, of which each batch is a slice.
+Rows are put in order of their partitions, cut into batches, framed by
+`barnabas.wire.kafka.records.framing`, and joined by Arrow. What comes out is one buffer with all
+records, of which each batch is a slice.
 
-Kafka: RecordAccumulator and MemoryRecordsBuilder; the partitioner is Java's: keys by murmur2, records without a key stay
-with one partition until a batch of it is full.
+Kafka: RecordAccumulator and MemoryRecordsBuilder; the partitioner is Java's: keys by murmur2,
+records without a key stay with one partition until a batch of it is full.
 """
 
 import time
@@ -28,11 +30,14 @@ _MOST_ROWS = 8192
 _FRAME_BYTES = 24
 """About what a record has around key, value and headers."""
 _NOTHING = pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(bytes(8)), pa.py_buffer(b"")])[0]
-"""An empty text. Made of buffers: `pa.scalar` would import pandas, a quarter of a second in each of Spark's workers."""
+"""An empty text. Made of buffers: `pa.scalar` would import pandas, a quarter of a second in
+each of Spark's workers."""
 
 
 class Rows(NamedTuple):
-    """Rows of one topic. Keys and values are binary arrays, headers None or lists of key and value."""
+    """Rows of one topic.
+
+    Keys and values are binary arrays, headers None or lists of key and value."""
 
     key: pa.Array
     value: pa.Array
@@ -95,7 +100,9 @@ class EncodedRows:
 
 
 def encode_rows(rows: Rows, partitions: npt.NDArray[np.int32], batch_bytes: int) -> EncodedRows:
-    """The rows in batches of about ``batch_bytes`` at most. Within a partition they keep their order."""
+    """The rows in batches of about ``batch_bytes`` at most.
+
+    Within a partition they keep their order."""
     if (partitions[1:] < partitions[:-1]).any():
         order = np.argsort(partitions, kind="stable")
         partitions = partitions[order]
@@ -118,7 +125,8 @@ def encode_rows(rows: Rows, partitions: npt.NDArray[np.int32], batch_bytes: int)
 def choose_partitions(
     rows: Rows, wanted: pa.Array | None, count: int, turn: int, batch_bytes: int
 ) -> tuple[npt.NDArray[np.int32], int]:
-    """A partition for each row, of ``count``: the wanted one, or by the key, or from ``turn`` on; and the next turn.
+    """A partition for each row, of ``count``: the wanted one, or by the key, or from
+    ``turn`` on; and the next turn.
 
     Raises `BarnabasError` for a wanted partition that the topic does not have.
     """
@@ -177,7 +185,9 @@ def _encode(rows: Rows, offset_delta: Integers) -> tuple[memoryview, Integers]:
 
 
 def _encode_headers(headers: pa.Array) -> tuple[pa.Array, Integers]:
-    """For each row its headers as one byte string, and how many there are. Raises `BarnabasError` for one without a key."""
+    """For each row its headers as one byte string, and how many there are.
+
+    Raises `BarnabasError` for one without a key."""
     counts = np.asarray(pc.fill_null(pc.list_value_length(headers), 0)).astype(np.int64)
     # Only what lists hold: a null list, and rows before a slice, may stand over values too.
     fields = headers.flatten()

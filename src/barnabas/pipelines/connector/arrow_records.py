@@ -1,10 +1,13 @@
-"""Record batches as they come from a broker, turned into Arrow columns without a Python object for each record.
+"""Record batches as they come from a broker, turned into Arrow columns without a
+Python object for each record.
 
-`barnabas.wire.kafka.records.columns` finds where the fields of thousands of records stand; here they become columns of the
-source. Keys and values are gathered by Arrow: an array over the whole buffer whose even elements are the fields and whose
-odd ones are the bytes between them, of which the even ones are taken.
+`barnabas.wire.kafka.records.columns` finds where the fields of thousands of records stand; here
+they become columns of the source. Keys and values are gathered by Arrow: an array over the whole
+buffer whose even elements are the fields and whose odd ones are the bytes between them, of which
+the even ones are taken.
 
-Kafka: the consumer's CompletedFetch, which skips control batches and, at read_committed, aborted transactions.
+Kafka: the consumer's CompletedFetch, which skips control batches and, at
+read_committed, aborted transactions.
 """
 
 from collections.abc import Sequence
@@ -60,10 +63,12 @@ def arrow_records(
     end_offset: int,
     schema: pa.Schema,
 ) -> ArrowRecords:
-    """The records from ``first_offset`` up to ``end_offset`` among the whole batches in ``fetched``.
+    """The records from ``first_offset`` up to ``end_offset`` among the whole batches
+    in ``fetched``.
 
-    ``aborted`` are the transactions that read_committed leaves out. ``schema`` has some of the source's columns. Raises
-    `CorruptDataError`, and `KafkaError` for a batch with a wrong checksum or of a format before 2.
+    ``aborted`` are the transactions that read_committed leaves out. ``schema`` has some of the
+    source's columns. Raises `CorruptDataError`, and `KafkaError` for a batch with a wrong checksum
+    or of a format before 2.
     """
     batches, next_offset = _wanted(fetched, aborted, first_offset, end_offset)
     if not batches.bodies:
@@ -92,10 +97,12 @@ def arrow_records(
 def _wanted(
     fetched: Buffer, aborted: Sequence[AbortedTransaction], first_offset: int, end_offset: int
 ) -> tuple[_Batches, int]:
-    """The batches that may have records of the range, checked, and the offset behind all that came."""
+    """The batches that may have records of the range, checked, and the offset behind
+    all that came."""
     next_offset = first_offset
     if len(fetched) > _MAGIC_AT and fetched[_MAGIC_AT] < MAGIC:
-        check_batch(fetched, 0, _MAGIC_AT + 1)  # raises: such a record may be shorter than a header of today
+        # This raises: such a record may be shorter than a header of today.
+        check_batch(fetched, 0, _MAGIC_AT + 1)
     last_offset = -1
     headers: list[BatchHeader] = []
     positions: list[int] = []
@@ -203,7 +210,9 @@ def _times(timestamp_ms: Integers) -> pa.Array:
 
 
 def _gather(data: Buffer, start: Integers, size: Integers) -> pa.Array:
-    """Fields of a buffer as an array of bytes, null where the size is -1. They rise in the buffer and do not overlap."""
+    """Fields of a buffer as an array of bytes, null where the size is -1.
+
+    They rise in the buffer and do not overlap."""
     count = len(start)
     is_null = size < 0
     bounds = np.empty(2 * count, np.int32)

@@ -1,8 +1,9 @@
 """Writing Arrow columns to topics, in a worker of Spark: whole batches over our own wire codec.
 
-The producer is idempotent: each partition's batches have sequences, so one that is sent again after a lost answer is not
-appended twice. One thread sends while the next rows are encoded, and each partition has one batch in flight at a time. `can_write` says
-whether the options ask for what only librdkafka has.
+The producer is idempotent: each partition's batches have sequences, so one that is sent again
+after a lost answer is not appended twice. One thread sends while the next rows are encoded, and
+each partition has one batch in flight at a time. `can_write` says whether the options ask for
+what only librdkafka has.
 
 Kafka: KafkaProducer, Sender, TransactionManager (the idempotent half).
 """
@@ -69,7 +70,8 @@ _TOO_LARGE: Final = tuple(ErrorCode[name] for name in TOO_LARGE)
 
 
 def can_write(kafka: Mapping[str, str]) -> bool:
-    """Whether the ``kafka.`` options name nothing that only librdkafka has, such as Kerberos and a partitioner."""
+    """Whether the ``kafka.`` options name nothing that only librdkafka has, such as
+    Kerberos and a partitioner."""
     return (
         has_own_client(kafka, _UNDERSTOOD)
         and kafka.get("acks", "all") in ("all", "-1")
@@ -137,7 +139,8 @@ class ColumnProducer:
     def write(self, batches: Iterable[pa.RecordBatch]) -> int:
         """Produce all rows and return how many there were, when all are acknowledged.
 
-        Raises `BarnabasError` with what a broker refuses, and when nothing was acknowledged for flushTimeoutMs.
+        Raises `BarnabasError` with what a broker refuses, and when nothing was
+        acknowledged for flushTimeoutMs.
         """
         rows = 0
         self._counts.clear()
@@ -192,7 +195,9 @@ class ColumnProducer:
         return encode_rows(rows, partitions, self._batch_bytes)
 
     def _look_up(self, topic: str) -> None:
-        """Learn the topic's leaders. It is created if brokers do so, as Java's producer lets them."""
+        """Learn the topic's leaders.
+
+        It is created if brokers do so, as Java's producer lets them."""
         deadline = time.monotonic() + _NO_TOPIC_S
         while True:
             problem = self._metadata(topic)
@@ -244,7 +249,9 @@ class ColumnProducer:
             self._metadata(topic)
 
     def _send_heads(self, topic: str, waiting: dict[int, deque[_Pending]], packed: dict[int, bytearray]) -> str:
-        """Send the first batch of each partition, to one leader after the other. What must be tried again."""
+        """Send the first batch of each partition, to one leader after the other.
+
+        What must be tried again."""
         producer_id, epoch = self._identity()
         by_leader: dict[int, list[int]] = {}
         problem = ""
@@ -308,7 +315,9 @@ class ColumnProducer:
         return problem
 
     def _has_next_form(self, heads: deque[_Pending], code: ErrorCode, reason: str) -> bool:
-        """Whether something can be done about the first batch, one row that a broker refuses; it is done."""
+        """Whether something can be done about the first batch, one row that a broker refuses.
+
+        It is done."""
         if self._policy is None or code not in self._cut_at:
             return False
         letter = heads[0].letter()

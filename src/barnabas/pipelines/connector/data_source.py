@@ -1,13 +1,15 @@
 """The Spark data source ``barnabas``: topics as batch and streaming DataFrames.
 
     spark.dataSource.register(BarnabasDataSource)
-    spark.readStream.format("barnabas").option("kafka.bootstrap.servers", "localhost:9092").option("subscribe", "t").load()
+    reader = spark.readStream.format("barnabas").option("subscribe", "t")
+    rows = reader.option("kafka.bootstrap.servers", "localhost:9092").load()
 
-Options and columns are those of Spark's Kafka connector, and so is the JSON of offsets: a checkpoint can change from
-one to the other. A schema with fewer of the columns may be given to ``.schema(...)``; the others are then not built.
+Options and columns are those of Spark's Kafka connector, and so is the JSON of offsets: a
+checkpoint can change from one to the other. A schema with fewer of the columns may be given to
+``.schema(...)``; the others are then not built.
 
-The driver plans half-open ranges of offsets; each is read by a task in a Python worker of its own, as Arrow batches. A
-worker keeps its connections for the next micro-batch, which saves their set-up.
+The driver plans half-open ranges of offsets; each is read by a task in a Python worker of its own,
+as Arrow batches. A worker keeps its connections for the next micro-batch, which saves their set-up.
 """
 
 import logging
@@ -207,7 +209,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if end.get(name, -1) < offset:
                 gone = "is gone" if name not in end else f"ends at {end[name]}"
                 self._lost(f"{name} was read up to {offset} and now {gone}: was the topic deleted and made again?")
-                end.setdefault(name, offset)  # of a topic that is shorter now, the next records are read
+                # If the topic is shorter now, the next records are read.
+                end.setdefault(name, offset)
         new = [name for name in end if name not in begun]
         beginnings = self._beginnings(new)
         if begun and new:
@@ -234,7 +237,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         first, last = from_spark(start), from_spark(end)
         first |= self._beginnings([name for name in last if name not in first])
-        # A micro-batch that was planned before the topic was made again is of records that are gone.
+        # A micro-batch that was planned before the topic was made again is of
+        # records that are gone.
         planned = plan_ranges(first, last)
         ranges = [each for each in planned if each.topic not in self._made_again]
         self._count_lost([each for each in planned if each.topic in self._made_again], of_old_topic=True)
@@ -256,7 +260,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._asked.resolve(names, self._options.end)
 
     def _settled(self, begun: Offsets, end: Offsets) -> Offsets:
-        """The ends; those before what was read or seen are asked for again for a moment, for a new leader may lag behind."""
+        """The ends; those before what was read or seen are asked for again for a moment, for a
+        new leader may lag behind."""
         until = time.monotonic() + _SETTLE_S
         while (behind := self._log_ends.fallen(begun, end)) and time.monotonic() < until:
             time.sleep(_SETTLE_PAUSE_S)
@@ -274,7 +279,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _from_the_beginning(self, begun: Offsets) -> Offsets:
         """Positions in topics that were made again become the beginnings of the new ones.
 
-        That is a micro-batch of its own, which goes back and reads nothing: so a pair of offsets always means the same records.
+        That is a micro-batch of its own, which goes back and reads nothing: so a pair of offsets
+        always means the same records.
         """
         if not self._made_again:
             return begun
@@ -286,7 +292,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def _is_due(self, begun: Offsets, end: Offsets) -> bool:
-        """Whether a micro-batch runs now. With Trigger.AvailableNow all that was there is read, as by Spark's connector."""
+        """Whether a micro-batch runs now.
+
+        With Trigger.AvailableNow all that was there is read, as by Spark's connector."""
         options = self._options
         if options.min_offsets_per_trigger is None or self._target is not None:
             return True
@@ -299,7 +307,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return due
 
     def _notice_new_topics(self, begun: Offsets) -> None:
-        """A topic that was deleted and made again has another id, though it may be longer than what was read of it."""
+        """A topic that was deleted and made again has another id, though it may be longer
+        than what was read of it."""
         now = time.monotonic()
         if now < self._ids_asked_s + _IDS_EVERY_S:
             return
@@ -309,7 +318,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._topic_ids.setdefault(topic, topic_id) != topic_id:
                 what = f"topic {topic} was deleted and made again: its records from before are lost to this query."
                 self._count_lost(self._log_ends.take_topic(topic, begun))
-                if self._options.flow_source is not None:  # the flow keeps ids beside its checkpoint, and starts again
+                # The flow keeps the ids beside its checkpoint, and starts again.
+                if self._options.flow_source is not None:
                     raise DataLossError(what)
                 self._lost(what)
                 self._topic_ids[topic] = topic_id

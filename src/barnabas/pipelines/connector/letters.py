@@ -1,21 +1,25 @@
-"""What becomes of a dead letter, or of a replayed record, that its topic refuses. Needs neither Spark nor a broker.
+"""What becomes of a dead letter, or of a replayed record, that its topic refuses.
 
-A dead letter has more headers than its record, so it may be larger than its topic allows although the record was not. If the
-flow ended at it, the one record that dead letters are for would stop all others. So a letter that is refused is sent in its next
+Needs neither Spark nor a broker. A dead letter has more headers than its record, so it may be
+larger than its topic allows although the record was not. If the flow ended at it, the one record
+that dead letters are for would stop all others. So a letter that is refused is sent in its next
 form, and this goes on until the topic takes it:
 
 1. The reason is cut to its first characters.
 2. The record's own headers are left out.
 3. The value is cut to its first half, again and again; then the key.
 
-A letter that lacks bytes of its record has their number in the header ``barnabas.cut``. The whole record is still in the source's
-topic, at the position in ``barnabas.source``; `barnabas.pipelines.dead_letters.replay` takes it from there. A compacted topic refuses records
+A letter that lacks bytes of its record has their number in the header ``barnabas.cut``. The whole
+record is still in the source's topic, at the position in ``barnabas.source``;
+`barnabas.pipelines.dead_letters.replay` takes it from there. A compacted topic refuses records
 without a key: a letter gets its position for one, and the header ``barnabas.no_key``.
 
-A replayed record must not be changed. It loses the header that we add, and if it is still refused it becomes a dead letter again.
+A replayed record must not be changed. It loses the header that we add, and if it is still refused
+it becomes a dead letter again.
 
-Workers have no way to report to the driver. So they append what they did to a file of its own, a line for each step. A worker that
-cannot note that a replayed record was refused ends the replay: the note is all by which that record becomes a dead letter again.
+Workers have no way to report to the driver. So they append what they did to a file of its own, a
+line for each step. A worker that cannot note that a replayed record was refused ends the replay:
+the note is all by which that record becomes a dead letter again.
 """
 
 import json
@@ -82,7 +86,8 @@ class Letter(NamedTuple):
 
 
 class LetterNote(NamedTuple):
-    """That the letter of a record was cut by so many bytes, or that a replayed record was refused for a reason."""
+    """That the letter of a record was cut by so many bytes, or that a replayed record
+    was refused for a reason."""
 
     position: str
     cut_bytes: int
@@ -90,14 +95,16 @@ class LetterNote(NamedTuple):
 
 
 class NextForm(NamedTuple):
-    """What becomes of a record that is refused: its next form, or None if it is not written; and what is noted of that."""
+    """What becomes of a record that is refused: its next form, or None if it is not written;
+    and what is noted of that."""
 
     letter: Letter | None
     note: LetterNote | None = None
 
 
 AfterRefusal = Callable[[Letter, str, str, str], NextForm | None]
-"""Takes a refused record, its position, the name of the error and the broker's text; None if only the error is left to raise."""
+"""Takes a refused record, its position, the name of the error and the broker's text; None if only
+the error is left to raise."""
 
 
 def next_letter(letter: Letter, position: str, code: str, text: str) -> NextForm | None:  # noqa: ARG001  # the type's
@@ -156,7 +163,8 @@ class RefusalPolicy(NamedTuple):
     def next_form_of(self, letter: Letter, position: str, code: str, text: str) -> NextForm | None:
         """As `AfterRefusal`; the note is kept.
 
-        Raises `PipelineError` if a record is not to be written and that cannot be noted: the record would be lost.
+        Raises `PipelineError` if a record is not to be written and that cannot be noted:
+        the record would be lost.
         """
         found = self.after_refusal(letter, position, code, text)
         if found is None or found.note is None:
@@ -192,13 +200,17 @@ def letters_file(checkpoint: Path) -> Path:
 
 
 def note_letter(path: Path, note: LetterNote) -> None:
-    """Append a note; raises `OSError`. Short lines of several workers do not mix, nor with one that a full disk cut off."""
+    """Append a note; raises `OSError`.
+
+    Short lines of several workers do not mix, nor with one that a full disk cut off."""
     with path.open("a", encoding="utf-8") as file:
         file.write(f"\n{json.dumps(note)}\n")
 
 
 def noted_letters(path: Path) -> dict[str, LetterNote]:
-    """The last note of each record, by its position; none if there is no file. Raises `OSError` if it cannot be read."""
+    """The last note of each record, by its position; none if there is no file.
+
+    Raises `OSError` if it cannot be read."""
     try:
         lines: Sequence[str] = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:

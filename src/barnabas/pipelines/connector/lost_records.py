@@ -1,14 +1,17 @@
-"""Records that were gone before a flow read them, where it may lose some (``fail_on_data_loss = false``). Needs no Spark.
+"""Records that were gone before a flow read them, where it may lose some
+(``fail_on_data_loss = false``). Needs no Spark.
 
-Spark's workers and planners find them, and have no way to count for the driver. So they append to ``lost.jsonl`` in the
-checkpoint, a line for each range: source, topic, partition, first offset, and the offset behind the last one. A range counts once,
-however often a micro-batch is repeated, and though the query for bad rows finds it, too. Each run begins with no file.
+Spark's workers and planners find them, and have no way to count for the driver. So they append to
+``lost.jsonl`` in the checkpoint, a line for each range: source, topic, partition, first offset, and
+the offset behind the last one. A range counts once, however often a micro-batch is repeated, and
+though the query for bad rows finds it, too. Each run begins with no file.
 
-An offset means a record only together with the topic's id. The line ``[SOURCE, TOPIC]`` says that the topic was deleted and made
-again: ranges behind it are of the new one. A range with a sixth value, ``true``, is of the topic before.
+An offset means a record only together with the topic's id. The line ``[SOURCE, TOPIC]`` says that
+the topic was deleted and made again: ranges behind it are of the new one. A range with a sixth
+value, ``true``, is of the topic before.
 
-Workers on other machines must reach the checkpoint's folder. One that cannot note what is lost ends the flow: a loss is never
-silent.
+Workers on other machines must reach the checkpoint's folder. One that cannot note what is lost ends
+the flow: a loss is never silent.
 """
 
 import json
@@ -35,12 +38,15 @@ def lost_file(checkpoint: Path) -> Path:
 
 
 def loses_uncounted(flow: Flow) -> bool:
-    """Whether records may be lost that nothing counts: Spark's own connector only logs a loss, and not how many records it is."""
+    """Whether records may be lost that nothing counts: Spark's own connector only logs a loss, and
+    not how many records it is."""
     return flow.resources.connector != "barnabas" and not all(source.fail_on_data_loss for source in flow.sources)
 
 
 def report_lost(options: SourceOptions, topic: str, partition: int, lost: Lost, *, of_old_topic: bool = False) -> None:
-    """Warn of lost records, and note them where the options name a file. Raises `PipelineError` if that cannot be written."""
+    """Warn of lost records, and note them where the options name a file.
+
+    Raises `PipelineError` if that cannot be written."""
     of = " of the topic before" if of_old_topic else ""
     logger.warning("%s-%d: records %d to %d%s are gone", topic, partition, lost.start, lost.end - 1, of)
     if options.lost_file is None:
@@ -65,7 +71,8 @@ def note_lost(path: Path, source: str, topic: str, partition: int, lost: Lost, *
 
 
 def _append(path: Path, entry: list[object]) -> None:
-    """Short lines of several workers do not mix, nor with a line that was cut off when the disk was full."""
+    """Short lines of several workers do not mix, nor with a line that was cut off
+    when the disk was full."""
     with path.open("a", encoding="utf-8") as file:
         file.write(f"\n{json.dumps(entry)}\n")
 
@@ -81,11 +88,14 @@ class LostRecords:
         self._path.unlink(missing_ok=True)
 
     def begin_topic(self, source: str, topic: str) -> None:
-        """The topic was deleted and made again: ranges that are noted from now on are of the new one. Raises `OSError`."""
+        """The topic was deleted and made again: ranges that are noted from now on are of the
+        new one. Raises `OSError`."""
         _append(self._path, [source, topic])
 
     def by_partition(self) -> dict[str, int]:
-        """The number of offsets that were lost of each partition, by names such as ``orders-0``; raises `OSError`."""
+        """The number of offsets that were lost of each partition, by names such as ``orders-0``.
+
+        Raises `OSError`."""
         try:
             lines = self._path.read_text(encoding="utf-8").splitlines()
         except FileNotFoundError:

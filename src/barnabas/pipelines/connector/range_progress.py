@@ -1,24 +1,28 @@
-"""What our own reader does next in a range of one partition: a broker's answer goes in, the next step comes out, without I/O.
+"""What our own reader does next in a range of one partition: a broker's answer goes in, the next
+step comes out, without I/O.
 
-A range ends when its end is reached, or when the records before its end are proved absent: a batch came that begins behind
-them, or they are lost and the query may lose records. An answer that brings the reader no further is *useless*. It is
-waited for and asked for again, each time after a longer pause. After `MOST_USELESS` in a row the rest of the range is for
-librdkafka, with `RangeProgress.reason` for the case that it fails, too. An answer that says it was throttled (KIP-219) is
-neither useless nor late.
+A range ends when its end is reached, or when the records before its end are proved absent: a batch
+came that begins behind them, or they are lost and the query may lose records. An answer that brings
+the reader no further is *useless*. It is waited for and asked for again, each time after a longer
+pause. After `MOST_USELESS` in a row the rest of the range is for librdkafka, with
+`RangeProgress.reason` for the case that it fails, too. An answer that says it was throttled
+(KIP-219) is neither useless nor late.
 
     what came                         step
     batches                           FETCH behind them, or DONE
     nothing, throttled                FETCH
-    nothing                           FETCH after a pause; at read_committed every other time LOOK_AHEAD
+    nothing                           FETCH after a pause; at read_committed every
+                                      other time LOOK_AHEAD
     a first batch that is cut off     FETCH with room for it (brokers before KIP-74)
     OFFSET_OUT_OF_RANGE               FIND_BOUNDS, then FETCH behind what is lost, or LOST
     rights that are missing           FAIL
     any other error, damaged batches  FETCH after a pause, from the leader of then
     no connection                     FETCH after a pause; FAIL after fetchTimeoutMs
-    too many of these                 HAND_OVER; where records may be lost and the log has become shorter: DONE
+    too many of these                 HAND_OVER; where records may be lost and the log
+                                      has become shorter: DONE
 
-LOOK_AHEAD fetches at read_uncommitted. It proves records absent that compaction removed before an open transaction: up to
-there, an answer at read_committed is empty.
+LOOK_AHEAD fetches at read_uncommitted. It proves records absent that compaction removed before an
+open transaction: up to there, an answer at read_committed is empty.
 
 Kafka: Fetcher, OffsetFetcher, FetchCollector.
 """
@@ -85,7 +89,9 @@ class Lost(NamedTuple):
 
 
 class RangeProgress:
-    """How far a range is read. The caller performs each step and reports what came of it; times are monotonic."""
+    """How far a range is read.
+
+    The caller performs each step and reports what came of it; times are monotonic."""
 
     def __init__(
         self,
@@ -119,7 +125,9 @@ class RangeProgress:
     # What came
 
     def received(self, reached: int, ends: Ends, throttle_ms: int, cut_bytes: int, now_ms: int) -> NextStep:
-        """Whole batches up to the offset ``reached``, or none; ``cut_bytes`` is the size of a first batch that was cut off."""
+        """Whole batches up to the offset ``reached``, or none.
+
+        ``cut_bytes`` is the size of a first batch that was cut off."""
         self._deadline_ms += throttle_ms
         if reached > self.next_offset:
             return self._advance(reached, now_ms)
@@ -140,7 +148,8 @@ class RangeProgress:
         return step
 
     def throttled(self, throttle_ms: int, now_ms: int) -> NextStep:
-        """An answer without the partition: the broker's quota is used up, and it says for how long."""
+        """An answer without the partition: the broker's quota is used up, and it
+        says for how long."""
         self._deadline_ms += throttle_ms
         self.reason = self.reason or "the broker's quota lets nothing through"
         return self._late(now_ms) or NextStep(Action.FETCH)
@@ -174,7 +183,9 @@ class RangeProgress:
         return self._retry(now_ms, weight=_DAMAGED_COUNTS)
 
     def unreachable(self, problem: str, now_ms: int) -> NextStep:
-        """No connection, or one that broke before the answer was whole. An election may take long; these are not counted."""
+        """No connection, or one that broke before the answer was whole.
+
+        An election may take long; these are not counted."""
         self.reason = problem
         if now_ms > self._deadline_ms:
             return NextStep(Action.FAIL)
@@ -230,7 +241,8 @@ class RangeProgress:
         return self._give_up() if now_ms > self._deadline_ms else None
 
     def _give_up(self) -> NextStep:
-        """Where records may be lost, only a log that ends before the range is no reason for librdkafka to try."""
+        """Where records may be lost, only a log that ends before the range is no
+        reason for librdkafka to try."""
         if self.may_lose and self._empty and not self._is_settled:
             self._is_settled = True
             return NextStep(Action.FIND_BOUNDS)

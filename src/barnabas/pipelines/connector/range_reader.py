@@ -1,9 +1,11 @@
-"""Which broker is asked for a range of one partition, and when: the I/O of our own reader, in a worker of Spark.
+"""Which broker is asked for a range of one partition, and when: the I/O of our own
+reader, in a worker of Spark.
 
-Whole batches of our own wire codec become Arrow columns. What follows from an answer is decided in `range_progress`. The reader
-asks the partition's leader, follows it when it moves, and waits while there is none, up to fetchTimeoutMs. It sends nothing to
-a broker that throttles it, for as long as the broker said. `can_read` says whether the options ask for what only librdkafka
-has. Kafka: Fetcher, OffsetFetcher.
+Whole batches of our own wire codec become Arrow columns. What follows from an answer is decided
+in `range_progress`. The reader asks the partition's leader, follows it when it moves, and waits
+while there is none, up to fetchTimeoutMs. It sends nothing to a broker that throttles it, for as
+long as the broker said. `can_read` says whether the options ask for what only librdkafka has.
+Kafka: Fetcher, OffsetFetcher.
 """
 
 import logging
@@ -45,7 +47,8 @@ _UNDERSTOOD: Final = frozenset(
 )
 _LAST_VERSION_WITH_NAMES: Final = 12
 _CLIENTS_WAIT_FROM: Final = 8
-"""The first version of Fetch whose answer comes before the pause that it asks for (KIP-219), not after it."""
+"""The first version of Fetch whose answer comes before the pause that it asks for
+(KIP-219), not after it."""
 _FETCH_BYTES: Final = 4 * 1024 * 1024
 _WAIT_MS: Final = 500
 _NO_SESSION_EPOCH: Final = -1
@@ -53,7 +56,9 @@ _LONG_PAUSE_S: Final = 30.0
 
 
 class UnreadableRangeError(BarnabasError):
-    """From ``offset`` on this reader cannot read the range; librdkafka may. The message says why."""
+    """From ``offset`` on this reader cannot read the range; librdkafka may.
+
+    The message says why."""
 
     def __init__(self, offset: int, reason: str) -> None:
         super().__init__(reason)
@@ -96,9 +101,9 @@ class RangeReader:
     ) -> Iterator[pa.RecordBatch]:
         """The records of the range, in order. Offsets may have holes, even at its end.
 
-        ``lost`` is called with records that are gone where the options allow it. Raises `DataLossError`,
-        `UnreadableRangeError` with the rest of the range, and `BarnabasError` when the partition has no leader for
-        fetchTimeoutMs, or may not be read.
+        ``lost`` is called with records that are gone where the options allow it. Raises
+        `DataLossError`, `UnreadableRangeError` with the rest of the range, and `BarnabasError` when
+        the partition has no leader for fetchTimeoutMs, or may not be read.
         """
         progress = RangeProgress(
             wanted,
@@ -109,7 +114,8 @@ class RangeReader:
             now_ms=_now_ms(),
         )
         left = threading.Event()
-        # One thread fetches what comes next while Spark takes what came; never two requests at once.
+        # One thread fetches what comes next while Spark takes what came; never two
+        # requests at once.
         with ThreadPoolExecutor(1, "barnabas-fetch") as fetcher:
             try:
                 yield from self._read(progress, schema, lost, fetcher, left)
@@ -178,8 +184,9 @@ class RangeReader:
                 return None, progress.saw(first if first <= fetched.high_watermark else -1, now_ms)
             batch, reached = self._columns(records, fetched, progress, schema)
             if reached > progress.wanted.end and 0 <= fetched.high_watermark < reached:
-                # No checksum covers a batch's offset, and this one would prove that all before it is gone. Where the batch was
-                # added since the broker looked at its high watermark, the next answer has a newer one.
+                # No checksum covers a batch's offset, and this one would prove that all before it
+                # is gone. Where the batch was added since the broker looked at its high watermark,
+                # the next answer has a newer one.
                 high = f"high watermark {fetched.high_watermark}"
                 return None, progress.odd(
                     f"the broker answered with a batch up to offset {reached - 1}, and {high}", now_ms
@@ -232,7 +239,8 @@ class RangeReader:
         return came
 
     def _note_leader(self, place: tuple[str, int], asked: int, answer: PartitionData) -> None:
-        """Where the next request goes: a replica that the leader prefers (KIP-392), or the leader that a broker names (KIP-951)."""
+        """Where the next request goes: a replica that the leader prefers (KIP-392), or the leader
+        that a broker names (KIP-951)."""
         if not answer.error_code:
             if answer.preferred_read_replica >= 0:
                 self._leaders[place] = answer.preferred_read_replica

@@ -1,4 +1,5 @@
-"""Which reader reads a range in a worker of Spark: our own one (`range_reader`), or librdkafka (`record_reader`) where it cannot.
+"""Which reader reads a range in a worker of Spark: our own one (`range_reader`), or librdkafka
+(`record_reader`) where it cannot.
 
 Both are kept for the worker's next range, which saves their set-up.
 """
@@ -26,9 +27,10 @@ _readers = KeptByProcess[RangeReader]()
 def read_arrow(options: SourceOptions, schema: pa.Schema, wanted: Range) -> Iterator[pa.RecordBatch]:
     """The records of a range as Arrow batches with these columns of the source.
 
-    Our own reader takes whole batches apart in columns. librdkafka, with an object for each record, reads where more than
-    plain TCP, TLS and SASL are asked for, and what our own reader cannot read: what has a format of Kafka before 0.11, or
-    comes in answers that bring it no further. If librdkafka fails, too, the error has both reasons.
+    Our own reader takes whole batches apart in columns. librdkafka, with an object for each record,
+    reads where more than plain TCP, TLS and SASL are asked for, and what our own reader cannot
+    read: what has a format of Kafka before 0.11, or comes in answers that bring it no further. If
+    librdkafka fails, too, the error has both reasons.
     """
     if not wanted.size:
         return

@@ -1,9 +1,11 @@
-"""When a range of one partition that librdkafka reads is done, lost or unreadable, in a worker of Spark.
+"""When a range of one partition that librdkafka reads is done, lost or unreadable,
+in a worker of Spark.
 
-It reads what `range_reader` cannot, with a Python object for each record. The consumers are kept by the worker, for set-up takes time.
+It reads what `range_reader` cannot, with a Python object for each record. The consumers are kept by
+the worker, for set-up takes time.
 
-librdkafka passes over a batch that it cannot read, and reports it; here such a report ends the range, as do records that
-are gone. Batches are checked, which librdkafka by itself does not do.
+librdkafka passes over a batch that it cannot read, and reports it; here such a report ends the
+range, as do records that are gone. Batches are checked, which librdkafka by itself does not do.
 """
 
 import os
@@ -27,13 +29,15 @@ __all__ = ["KeptByProcess", "read_by_record"]
 
 Kept = TypeVar("Kept")
 _Message = Any
-"""confluent_kafka's; its stubs make offsets and times optional, which those of fetched records are not."""
+"""confluent_kafka's; its stubs make offsets and times optional, which those of
+fetched records are not."""
 
 _BATCH_RECORDS = 10_000
 _POLL_S = 0.5
 _ANSWER_S = 10.0
 _SHORT_S = 10.0
-"""So long a log must end before the range until its records count as lost: a new leader may lag behind for a moment."""
+"""So long a log must end before the range until its records count as lost: a new leader may
+lag behind for a moment."""
 _GONE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
 _SKIPPED = {
     KafkaError._BAD_MSG,
@@ -49,7 +53,8 @@ _SKIPPED = {
 """Reports of what librdkafka passes over."""
 _FINAL = {*map(int, FINAL_ERRORS), KafkaError._AUTHENTICATION}
 
-# librdkafka's kinds of timestamp to those of Spark's connector: none -1, CreateTime 0, LogAppendTime 1.
+# librdkafka's kinds of timestamp to those of Spark's connector: none -1, CreateTime
+# 0, LogAppendTime 1.
 _TIMESTAMP_TYPES = {0: -1, 1: 0, 2: 1}
 
 _COLUMNS: dict[str, Callable[[list[_Message]], list[Any]]] = {
@@ -72,7 +77,9 @@ def _timestamp_type(kind: int, timestamp_ms: int) -> int:
 
 
 class KeptByProcess(Generic[Kept]):
-    """What a process keeps for its next range, by the options that it was made with. Connections do not survive a fork."""
+    """What a process keeps for its next range, by the options that it was made with.
+
+    Connections do not survive a fork."""
 
     def __init__(self) -> None:
         self._pid = os.getpid()
@@ -107,9 +114,9 @@ def read_by_record(
 ) -> Iterator[pa.RecordBatch]:
     """The records of the range, in order.
 
-    Offsets may have holes (compaction, markers of transactions), even at the range's end, so reading stops at the first
-    record that lies at or past the end, or when the broker says that the partition ends. ``lost`` is called with records
-    that are gone where the options allow it.
+    Offsets may have holes (compaction, markers of transactions), even at the range's end, so
+    reading stops at the first record that lies at or past the end, or when the broker says that the
+    partition ends. ``lost`` is called with records that are gone where the options allow it.
     """
     key, consumer = _borrow(options)
     builders = [_COLUMNS[field.name] for field in schema]
@@ -137,7 +144,8 @@ def _borrow(options: SourceOptions) -> tuple[tuple[object, ...], Consumer]:
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "enable.partition.eof": True,
-            # As Spark's connector and Java's consumer have it; librdkafka alone would take read_committed.
+            # As Spark's connector and Java's consumer have it; librdkafka alone
+            # would take read_committed.
             "isolation.level": "read_uncommitted",
             "check.crcs": True,
             "auto.offset.reset": "error",

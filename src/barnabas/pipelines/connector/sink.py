@@ -1,12 +1,14 @@
 """Topics as a Spark sink: the write half of the data source ``barnabas``.
 
-Rows have the columns ``value`` and, as wished, ``key``, ``topic``, ``partition`` and ``headers``, as for Spark's Kafka
-connector. Keys and values are bytes or text. Producers are idempotent, so a retry inside a task adds nothing; a task or
-micro-batch that Spark runs again does write again (at least once). To recognise that, give rows deterministic keys:
-the pipelines do (see `barnabas.pipelines.running.batch_sinks`).
+Rows have the columns ``value`` and, as wished, ``key``, ``topic``, ``partition`` and ``headers``,
+as for Spark's Kafka connector. Keys and values are bytes or text. Producers are idempotent, so a
+retry inside a task adds nothing; a task or micro-batch that Spark runs again does write again (at
+least once). To recognise that, give rows deterministic keys: the pipelines do (see
+`barnabas.pipelines.running.batch_sinks`).
 
-Our own producer turns columns into record batches. librdkafka, with an object for each record, writes where more than plain
-TCP is asked for. Both choose partitions as Java's producer does. A worker keeps its producer for the next task.
+Our own producer turns columns into record batches. librdkafka, with an object for each record,
+writes where more than plain TCP is asked for. Both choose partitions as Java's producer does. A
+worker keeps its producer for the next task.
 """
 
 import os
@@ -86,7 +88,9 @@ class _TopicWriter:
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> RowsWritten:
-        """Produces every row and returns when all are acknowledged; raises with the first failure."""
+        """Produces every row and returns when all are acknowledged.
+
+        Raises with the first failure."""
         return RowsWritten(
             self._write_columns(iterator) if can_write(self._options.kafka) else self._write_by_record(iterator)
         )
@@ -147,7 +151,9 @@ class _TopicWriter:
         return rows
 
     def _produce(self, pool: ProducerPool, batch: pa.RecordBatch, delivered: Callable[..., None] | None) -> None:
-        """``delivered`` gets each record with its report, which has no headers; None: the producer's own callback is enough."""
+        """``delivered`` gets each record with its report, which has no headers.
+
+        None: the producer's own callback is enough."""
         columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
         count = batch.num_rows
         topics = columns.get("topic") if self._options.topic is None else [self._options.topic] * count
@@ -183,7 +189,9 @@ class _TopicWriter:
 
 
 def _send_alone(policy: RefusalPolicy, pool: ProducerPool, topic: str, partition: int, letter: Letter) -> None:
-    """Send a record by itself, in one form after the other, until the topic takes it. Raises `BarnabasError` if it takes none."""
+    """Send a record by itself, in one form after the other, until the topic takes it.
+
+    Raises `BarnabasError` if it takes none."""
     position = letter.header(policy.position_header)
     form: Letter | None = letter
     failures: list[tuple[Any, Any]] = []

@@ -1,7 +1,8 @@
-"""Charts over a result: which are drawn, their data, and the same figures in Prometheus's text form. No I/O.
+"""Charts over a result: which are drawn, their data, and the same figures in
+Prometheus's text form. No I/O.
 
-A chart is a query in SQL over the table ``results``, or the result as it is; ``x`` is a column, each of ``y`` a figure,
-and ``color`` cuts a figure into one series for each of its values.
+A chart is a query in SQL over the table ``results``, or the result as it is; ``x`` is a column,
+each of ``y`` a figure, and ``color`` cuts a figure into one series for each of its values.
 """
 
 import decimal
@@ -42,7 +43,8 @@ class Series:
 
 
 def default_charts(flow: Flow) -> tuple[Chart, ...]:
-    """Charts for a flow that declares none: each figure over time or by group; rows over time if there is a time."""
+    """Charts for a flow that declares none: each figure over time or by group; rows over
+    time if there is a time."""
     how = flow.aggregate
     if how is None:
         return (Chart("Rows", "table", "", ()),)
@@ -128,7 +130,9 @@ def metrics_text(flow: str, charts: Sequence[tuple[Chart, list[Series]]], proble
 
 
 def run_metrics_text(flow: str, run: Mapping[str, Any]) -> str:
-    """Figures of the flow's last run, the one that goes on or the one before, as gauges; empty before the first run."""
+    """Figures of the flow's last run, the one that goes on or the one before, as gauges.
+
+    Empty before the first run."""
     figures: list[tuple[str, str, list[tuple[dict[str, str], Any]]]] = [
         ("rows", "Rows that the run has read.", [({}, run.get("rows"))]),
         ("bad_rows", "Rows that did not fit.", [({}, run.get("bad_rows"))]),
@@ -184,7 +188,8 @@ def _total(points: Sequence[tuple[Any, float | None]]) -> float:
 
 
 def _plain(value: Any) -> Any:
-    """The value as JSON has it: no number that it lacks, and a text for what is neither text nor number."""
+    """The value as JSON has it: no number that it lacks, and a text for what is
+    neither text nor number."""
     if isinstance(value, decimal.Decimal):
         value = float(value)
     if isinstance(value, float) and not math.isfinite(value):
@@ -193,14 +198,17 @@ def _plain(value: Any) -> Any:
 
 
 def _cell(value: Any) -> Any:
-    """The value in a table: decimals and large whole numbers as texts, because numbers of JavaScript have 53 bits."""
+    """The value in a table: decimals and large whole numbers as texts, because numbers of
+    JavaScript have 53 bits."""
     if isinstance(value, decimal.Decimal) or (isinstance(value, int) and abs(value) > _EXACT):
         value = str(value)
     return _escaped(_plain(value))
 
 
 def _escaped(value: Any) -> Any:
-    """A text so that Plotly, which takes texts for HTML in part, shows it as it is; other values as they are."""
+    """A text so that Plotly, which takes texts for HTML in part, shows it as it is.
+
+    Other values as they are."""
     return html.escape(value, quote=False) if isinstance(value, str) else value
 
 

@@ -1,7 +1,9 @@
-"""What the dashboard's server sends to browsers beside figures: the page, its script, and what browsers may do with them.
+"""What the dashboard's server sends to browsers beside figures: the page, its script, and what
+browsers may do with them.
 
-The script is a file of its own, because the policy lets no script run that stands in a page: a value of a result that got into the page
-as markup would have no effect. Plotly sets styles in the page.
+The script is a file of its own, because the policy lets no script run that stands in a page:
+a value of a result that got into the page as markup would have no effect. Plotly sets styles
+in the page.
 """
 
 __all__ = ["HEADERS", "PAGE", "SCRIPT"]

@@ -1,4 +1,5 @@
-"""Queries of charts, run by DuckDB over a result; and what is wrong with one, before there is any result and without running it."""
+"""Queries of charts, run by DuckDB over a result; and what is wrong with one, before there is any
+result and without running it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -36,9 +37,10 @@ def run_query(chart: Chart, results: pa.Table) -> pa.Table:
 
 
 def query_problem(chart: Chart, columns: Sequence[str]) -> tuple[str, str] | None:
-    """The part of the chart that is wrong and why, for results with these columns; None if nothing is found, or without DuckDB.
+    """The part of the chart that is wrong and why, for results with these columns.
 
-    Names and syntax only: the types of columns differ from one sink to another.
+    None if nothing is found, or without DuckDB. Names and syntax only: the types of columns differ
+    from one sink to another.
     """
     try:
         import duckdb

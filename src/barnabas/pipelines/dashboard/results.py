@@ -1,4 +1,5 @@
-"""What a flow has put into a sink, as an Arrow table, with a mark by which it is seen that nothing has changed since."""
+"""What a flow has put into a sink, as an Arrow table, with a mark by which it is seen that
+nothing has changed since."""
 
 import time
 from collections.abc import Callable, Sequence

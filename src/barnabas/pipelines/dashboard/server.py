@@ -1,4 +1,6 @@
-"""The dashboard's server: a page, its figures as JSON, and the figures for Prometheus. Plain HTTP, from this machine only unless asked.
+"""The dashboard's server: a page, its figures as JSON, and the figures for Prometheus.
+
+Plain HTTP, from this machine only unless asked.
 
 /               the page, which asks for the figures again and again
 /page.js        its script
@@ -117,7 +119,8 @@ class DashboardServer(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, dashboard: Dashboard, host: str, port: int, names: Collection[str] = ()) -> None:
-        """``names`` are those of hosts by which browsers may ask for it, beside addresses, ``host`` and this machine's own names."""
+        """``names`` are those of hosts by which browsers may ask for it, beside addresses, ``host``
+        and this machine's own names."""
         super().__init__((host, port), _Handler)
         self.dashboard = dashboard
         self.names = {host, socket.gethostname(), self.server_name, *names}

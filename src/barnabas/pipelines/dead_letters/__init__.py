@@ -1,4 +1,6 @@
-"""Bad rows and their topics: dead letters, micro-batches that are put aside, and records that are sent again.
+"""Bad rows and their topics: dead letters, micro-batches that are put aside, and
+records that are sent again.
 
-Kafka: Connect's DeadLetterQueueReporter. Spark: DropMalformedMode and FailFastMode are the other ways.
+Kafka: Connect's DeadLetterQueueReporter. Spark: DropMalformedMode and FailFastMode
+are the other ways.
 """

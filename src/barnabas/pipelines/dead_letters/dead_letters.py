@@ -1,8 +1,11 @@
-"""Writing a source's dead letters: each once, though a micro-batch may run again, and whatever the topic refuses.
+"""Writing a source's dead letters: each once, though a micro-batch may run again, and
+whatever the topic refuses.
 
-Before a micro-batch's letters are written, the ends of the dead letters' topic are noted in ``letters-NAME.json`` beside the checkpoint. If
-Spark runs the micro-batch again, because the one before did not reach its end, letters that are behind these ends already are left
-out: ``barnabas.source`` names their records. Where the topic cannot be read they are sent again, with a warning.
+Before a micro-batch's letters are written, the ends of the dead letters' topic are noted in
+``letters-NAME.json`` beside the checkpoint. If Spark runs the micro-batch again, because the
+one before did not reach its end, letters that are behind these ends already are left out:
+``barnabas.source`` names their records. Where the topic cannot be read they are sent again,
+with a warning.
 
 A letter that the topic refuses is changed until it fits (`barnabas.pipelines.connector.letters`).
 """
@@ -77,7 +80,8 @@ class DeadLetters:
         begun = self._begun(epoch)
         if begun is None:
             ends: Offsets = {}
-            with contextlib.suppress(BarnabasError):  # no such topic yet; whatever else it is, the writer reports it
+            # There is no such topic yet, or the writer will report the error.
+            with contextlib.suppress(BarnabasError):
                 ends = cluster.at_marks(dict.fromkeys(cluster.partitions(), -1))
             note = {"epoch": epoch, "ends": to_spark(ends)}
             OsFiles().write_atomically(str(self._path), json.dumps(note).encode())
@@ -87,7 +91,9 @@ class DeadLetters:
         write_messages(messages, self._source, self._topic, "letter", self._notes)
 
     def _begun(self, epoch: int) -> Offsets | None:
-        """Where the topic ended before the micro-batch was written for the first time; None if this is the first time."""
+        """Where the topic ended before the micro-batch was written for the first time.
+
+        None if this is the first time."""
         try:
             note = json.loads(self._path.read_text(encoding="utf-8"))
             return from_spark(note["ends"]) if note["epoch"] == epoch else None
@@ -126,6 +132,7 @@ class DeadLetters:
 
 
 def _start(name: TopicPartition, begun: Offsets, begin: int, end: int) -> int:
-    """Where letters of the micro-batch may begin; of a topic that was made again, at its beginning."""
+    """Where letters of the micro-batch may begin; of a topic that was made again, at
+    its beginning."""
     offset = begun.get(name, 0)
     return begin if offset > end else max(begin, offset)

@@ -1,8 +1,11 @@
-"""The query that decides which micro-batches of a source a flow may read: ``on_max_bad = "quarantine"``.
+"""The query that decides which micro-batches of a source a flow may read:
+``on_max_bad = "quarantine"``.
 
-For each micro-batch, in this order, so that after a crash nothing is lost: the rows are counted; bad rows, or all rows if
-too many are bad, go to ``bad_rows_topic``; the decision is kept (`barnabas.pipelines.connector.admission`). After a crash between the last
-two, letters that are in the topic are not sent again. ``barnabas pipeline replay`` puts the good rows of a refused micro-batch through again.
+For each micro-batch, in this order, so that after a crash nothing is lost: the rows are counted;
+bad rows, or all rows if too many are bad, go to ``bad_rows_topic``; the decision is kept
+(`barnabas.pipelines.connector.admission`). After a crash between the last two, letters that are in
+the topic are not sent again. ``barnabas pipeline replay`` puts the good rows of a refused
+micro-batch through again.
 """
 
 from collections.abc import Callable, Mapping

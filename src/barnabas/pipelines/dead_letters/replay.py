@@ -1,19 +1,25 @@
-"""``barnabas pipeline replay``: sends the records of dead letters that fit now to their topics again.
+"""``barnabas pipeline replay``: sends the records of dead letters that fit now to
+their topics again.
 
-Several sources and flows may have one topic for dead letters; a replay takes those of one source of one flow.
+Several sources and flows may have one topic for dead letters; a replay takes those
+of one source of one flow.
 
-What makes them fit is a flow that was corrected (another format, column type, expectation), or an SQL expression for a new
-value. Those that still do not fit become dead letters again, with today's reason. The position in the dead letters' topic is
-committed to the group ``FLOW/SOURCE-replay`` (at first it is that of ``FLOW-replay``, an earlier version's), so a second
-replay sends no record twice; a replay that dies before its commit does its part again.
+What makes them fit is a flow that was corrected (another format, column type, expectation), or an
+SQL expression for a new value. Those that still do not fit become dead letters again, with today's
+reason. The position in the dead letters' topic is committed to the group ``FLOW/SOURCE-replay`` (at
+first it is that of ``FLOW-replay``, an earlier version's), so a second replay sends no record
+twice; a replay that dies before its commit does its part again.
 
-Letters from topics that the flow no longer reads, or that are gone, are written again at the end of the topic, before the position moves
-past them: if the flow reads their topics again, a replay finds them. Equal letters of one record count as one.
+Letters from topics that the flow no longer reads, or that are gone, are written again at the end of
+the topic, before the position moves past them: if the flow reads their topics again, a replay finds
+them. Equal letters of one record count as one.
 
-A letter that was too large lacks a part of its record (`barnabas.pipelines.connector.letters`). The whole record is read from where it came from;
-if it is gone, the letter is written again at the end of the topic. A record that its topic refuses becomes a dead letter again, with that as its reason.
+A letter that was too large lacks a part of its record (`barnabas.pipelines.connector.letters`). The
+whole record is read from where it came from; if it is gone, the letter is written again at the end
+of the topic. A record that its topic refuses becomes a dead letter again, with that as its reason.
 
-The committed position has the topic's id as its metadata: of a topic that was made again all letters are read.
+The committed position has the topic's id as its metadata: of a topic that was made
+again all letters are read.
 """
 
 import re
@@ -65,7 +71,8 @@ _RECORDS = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a replay did: records that were sent again, and those that still do not fit, by reason."""
+    """What a replay did: records that were sent again, and those that still do not
+    fit, by reason."""
 
     sent: int
     still_bad: int
@@ -73,9 +80,11 @@ class Replayed:
     left_out: int
     """Records of other flows, or of other sources of this one: another replay may take them."""
     kept: int
-    """Dead letters from topics that the flow no longer reads, or that are gone: they are written again at the end of the topic."""
+    """Dead letters from topics that the flow no longer reads, or that are gone: they are written
+    again at the end of the topic."""
     cut: int = 0
-    """Dead letters that lack a part of their record, which is gone: they are written again at the end of the topic."""
+    """Dead letters that lack a part of their record, which is gone: they are written again
+    at the end of the topic."""
     refused: int = 0
     """Records that fit, but that their topics refused: they are dead letters again."""
 
@@ -83,7 +92,9 @@ class Replayed:
 def replay_dead_letters(
     spark: SparkSession, flow: Flow, source: Source, *, value: str | None = None, is_dry: bool = False
 ) -> Replayed:
-    """Sends the records of the source's dead letters again; ``value`` is SQL over ``value``, ``key``, ``reason`` as texts."""
+    """Sends the records of the source's dead letters again.
+
+    ``value`` is SQL over ``value``, ``key``, ``reason`` as texts."""
     if not source.bad_rows_topic:
         raise PipelineError(f"the source {source.name} has no bad_rows_topic, so there are no dead letters")
     kafka = {**source.kafka, "bootstrap.servers": source.bootstrap_servers}
@@ -179,7 +190,8 @@ def _replay(
         still_bad, refused = sum(reasons.values()), dict[str, LetterNote]()
         if not is_dry:
             with tempfile.TemporaryDirectory(prefix="barnabas-replay-") as folder:
-                # Dead letters first: if the last step fails, the next replay finds all of them again.
+                # Dead letters first: if the last step fails, the next replay finds
+                # all of them again.
                 again = unread.unionByName(gone) if cut else unread
                 refused = _send(flow, source, again if kept + cut else None, marked, Path(folder) / "notes.jsonl")
         return Replayed(good - len(refused), still_bad, reasons, left_out, kept, cut, len(refused))
@@ -189,7 +201,9 @@ def _replay(
 
 
 def _send(flow: Flow, source: Source, again: DataFrame | None, marked: DataFrame, notes: Path) -> dict[str, LetterNote]:
-    """Write letters and records; returns which records were refused, by their positions. They are letters again."""
+    """Write letters and records; returns which records were refused, by their positions.
+
+    They are letters again."""
     if again is not None:
         write_messages(again, source, source.bad_rows_topic, "letter", notes)
     write_messages(transforms.bad_messages(marked, flow.name), source, source.bad_rows_topic, "letter", notes)
@@ -213,7 +227,8 @@ def _send(flow: Flow, source: Source, again: DataFrame | None, marked: DataFrame
 def _whole(source: Source, records: DataFrame) -> tuple[DataFrame, DataFrame]:
     """The records as they were, as far as they are still there, and letters of those that are gone.
 
-    A letter has the beginning of its record: a record at its position that begins otherwise is of a topic that was made again.
+    A letter has the beginning of its record: a record at its position that begins otherwise is of a
+    topic that was made again.
     """
     is_cut = F.col("is_cut")
     records = records.withColumn("key", F.when(~F.col("has_no_key"), F.col("key")))
@@ -239,7 +254,9 @@ def _begins(whole: Any, part: Any) -> Any:
 
 
 def _read_records(options: SourceOptions, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The record at each place, in a worker; places of which there is none, or no longer, are left out."""
+    """The record at each place, in a worker.
+
+    Places of which there is none, or no longer, are left out."""
     for batch in batches:
         found: list[dict[str, Any]] = []
         for place in batch.to_pylist():
@@ -253,7 +270,8 @@ def _read_records(options: SourceOptions, batches: Iterator[pa.RecordBatch]) -> 
 
 
 def _once_in_order(letters: DataFrame) -> DataFrame:
-    """Equal letters of one record as one, and those of one partition in the order of its records."""
+    """Equal letters of one record as one, and those of one partition in the order of
+    its records."""
     once = letters.dropDuplicates(["topic", "partition", "offset", "key", "value"])
     return once.repartition("topic", "partition").sortWithinPartitions("topic", "partition", "offset")
 

@@ -1,7 +1,8 @@
-"""Addresses in a flow's file: what ``${NAME}`` puts into one is encoded, and one that cannot be right is refused before a library sees it.
+"""Addresses in a flow's file: what ``${NAME}`` puts into one is encoded, and one that cannot be
+right is refused before a library sees it.
 
-Libraries quote the parts of an address that they cannot read, and ask a name server for what they take for the host. With an
-``@`` or ``/`` in a password both would get a part of it. Needs no Spark.
+Libraries quote the parts of an address that they cannot read, and ask a name server for what they
+take for the host. With an ``@`` or ``/`` in a password both would get a part of it. Needs no Spark.
 """
 
 import os
@@ -34,9 +35,10 @@ _LIKE = 'must be like "postgresql://user@host/database"'
 
 
 def expand_text(text: str, look_up: Callable[[str], str]) -> str:
-    """The text with values in place of ``${NAME}``; in an address they are encoded, but where they are its host.
+    """The text with values in place of ``${NAME}``.
 
-    A value that is a whole address, or begins with its scheme, is put in as it is.
+    In an address they are encoded, but where they are its host. A value that is a whole address, or
+    begins with its scheme, is put in as it is.
     """
     found = _ADDRESS.match(text)
     if found is None:
@@ -58,7 +60,8 @@ def expand_text(text: str, look_up: Callable[[str], str]) -> str:
 
 
 def expand_keywords(text: str, look_up: Callable[[str], str]) -> str:
-    """As `expand_text`; in ``host=db password=${NAME}``, as libpq takes it, a value is put in quotes if it needs them."""
+    """As `expand_text`; in ``host=db password=${NAME}``, as libpq takes it, a value is put in
+    quotes if it needs them."""
     if _ADDRESS.match(text) or VARIABLE.fullmatch(text):
         return expand_text(text, look_up)
 
@@ -71,7 +74,9 @@ def expand_keywords(text: str, look_up: Callable[[str], str]) -> str:
 
 
 def postgres_problem(url: str) -> str | None:
-    """Why libpq could not read an address or keywords, without quoting any of it; None if it can."""
+    """Why libpq could not read an address or keywords, without quoting any of it.
+
+    None if it can."""
     if "://" not in url.split("=", 1)[0]:
         return None if _KEYWORDS.fullmatch(url) else f"is neither an address nor keywords of libpq: it {_LIKE}"
     if not re.match("postgres(ql)?://", url):
@@ -88,14 +93,18 @@ def postgres_problem(url: str) -> str | None:
 
 
 def _is_query(query: str, *, follows: bool) -> bool:
-    """Whether no ``@`` in a query is meant as the end of a login; libpq takes the first one so before a slash, unless the query ``follows``."""
+    """Whether no ``@`` in a query is meant as the end of a login.
+
+    Libpq takes the first one so before a slash, unless the query ``follows``."""
     return "@" not in query or (follows and all(map(_PARAMETER.fullmatch, query.split("&"))))
 
 
 def local_path(value: str, folder: Path) -> str:
-    """A file or folder of this machine, given as a path, relative to ``folder``, or as ``file:///path``.
+    """A file or folder of this machine, given as a path, relative to ``folder``, or
+    as ``file:///path``.
 
-    Raises `ValueError` for another address: it would become a folder whose name begins with the scheme.
+    Raises `ValueError` for another address: it would become a folder whose name
+    begins with the scheme.
     """
     found = _PLACE.fullmatch(value)
     if found and found["scheme"].lower() == "file":

@@ -1,8 +1,10 @@
-"""The fields of a flow's file, read one by one, so that each problem names its file, line and field. Needs no Spark.
+"""The fields of a flow's file, read one by one, so that each problem names its file, line
+and field. Needs no Spark.
 
-All problems are found in one pass, as a compiler does. What is wrong with one field is reported, and the reading goes on with
-the field's default. What only several fields together show is raised, which leaves the table, up to the next
-`SpecTable.recover`; it is reported only if nothing is wrong with what it may follow from.
+All problems are found in one pass, as a compiler does. What is wrong with one field is reported,
+and the reading goes on with the field's default. What only several fields together show is raised,
+which leaves the table, up to the next `SpecTable.recover`; it is reported only if nothing is wrong
+with what it may follow from.
 """
 
 import contextlib
@@ -57,7 +59,9 @@ class SpecProblem:
 
 
 class SpecError(ConfigError):
-    """A flow's file is wrong; the message begins with file and line, and has a line for each problem."""
+    """A flow's file is wrong.
+
+    The message begins with file and line, and has a line for each problem."""
 
     def __init__(self, text: str, problems: Sequence[SpecProblem] = ()) -> None:
         super().__init__(text)
@@ -65,7 +69,9 @@ class SpecError(ConfigError):
 
     @classmethod
     def joined(cls, errors: "Sequence[SpecError]") -> "SpecError":
-        """One error with all the problems in the order of their lines; what is missing as a whole stands last."""
+        """One error with all the problems in the order of their lines.
+
+        What is missing as a whole stands last."""
         if len(errors) == 1:
             return errors[0]
         lines = [math.inf if each.problems[0].line is None else each.problems[0].line for each in errors]
@@ -77,19 +83,24 @@ class SpecError(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the fields of a flow are: the file, and the line of each field; line 0 is the command line."""
+    """Where the fields of a flow are: the file, and the line of each field; line 0
+    is the command line."""
 
     file: str = "flow.toml"
     lines: Mapping[str, int] = field(default_factory=dict)
     redactor: Redactor = field(default_factory=Redactor, compare=False, repr=False)
     """The secrets of the file and of its variables, as far as they have been read."""
     unexpanded: dict[tuple[str, str], str] = field(default_factory=dict, compare=False, repr=False)
-    """By a field and its text: the text with ``${NAME}`` in place of secrets, for fields with such variables."""
+    """By a field and its text: the text with ``${NAME}`` in place of secrets, for
+    fields with such variables."""
     expression_secrets: Redactor = field(default_factory=Redactor, compare=False, repr=False)
-    """The secrets that variables put into expressions; others cannot be in the operations of a flow."""
+    """The secrets that variables put into expressions; others cannot be in the
+    operations of a flow."""
 
     def lasting(self, path: str, text: str) -> str:
-        """The text of a field in a form that stays the same when a secret changes; other variables have their values."""
+        """The text of a field in a form that stays the same when a secret changes.
+
+        Other variables have their values."""
         return self.unexpanded.get((path, text), text)
 
     def command(self, action: str) -> str:
@@ -111,7 +122,8 @@ class Places:
 
 
 class SpecProblems:
-    """What is wrong with a file, one problem for each field: the first, which the others may follow from."""
+    """What is wrong with a file, one problem for each field: the first, which the
+    others may follow from."""
 
     def __init__(self) -> None:
         self.found: list[SpecError] = []
@@ -179,7 +191,8 @@ class SpecTable:
     def recover(self, *after: str) -> Iterator[None]:
         """Go on after the block if it raises `SpecError`.
 
-        That is kept if nothing is wrong in its table, and in the tables ``after``: it may follow from those.
+        That is kept if nothing is wrong in its table, and in the tables ``after``:
+        it may follow from those.
         """
         try:
             yield
@@ -190,7 +203,9 @@ class SpecTable:
                 self.problems.add(error)
 
     def _leave(self, field_name: str) -> str:
-        """Mark the tables on the way down to a field as not read to the end; the path of the last one."""
+        """Mark the tables on the way down to a field as not read to the end.
+
+        The path of the last one."""
         for child in self._children:
             if _holds(child._path, field_name):
                 child._is_left = True
@@ -231,7 +246,8 @@ class SpecTable:
         elif not value:
             self.report(name, f"is missing{': ' + hint if hint else ''}" if value is None else "is empty")
         if not value:
-            raise self.fail(name, "is needed")  # leaves the table; the report above is what is shown
+            # This leaves the table; the report above is what users see.
+            raise self.fail(name, "is needed")
         return value
 
     def needed_address(self, name: str, hint: str = "") -> str:
@@ -248,7 +264,9 @@ class SpecTable:
         return address
 
     def needed_path(self, name: str, hint: str = "") -> str:
-        """As `needed`, of a file or folder of this machine; a relative path is taken from the file's folder."""
+        """As `needed`, of a file or folder of this machine.
+
+        A relative path is taken from the file's folder."""
         return self.resolve(name, self.needed(name, hint))
 
     def resolve(self, name: str, value: str) -> str:
@@ -265,7 +283,8 @@ class SpecTable:
             hint = did_you_mean(value or "", choices)
             self.report(name, f"{was}, but must be one of {', '.join(choices)}{hint}")
             if default is None:
-                raise self.fail(name, "is needed")  # leaves the table; the report above is what is shown
+                # This leaves the table; the report above is what users see.
+                raise self.fail(name, "is needed")
             return default
         return str(value)
 
@@ -303,7 +322,8 @@ class SpecTable:
         return expanded
 
     def kafka_properties(self, *more_reserved: str) -> dict[str, str]:
-        """The properties of Kafka's clients in ``kafka``, without those that have a field of their own in this table."""
+        """The properties of Kafka's clients in ``kafka``, without those that have a field of
+        their own in this table."""
         found = self.texts_by_name("kafka")
         for reserved in ("bootstrap.servers", *more_reserved):
             if reserved in found:
@@ -330,7 +350,8 @@ class SpecTable:
         return dict(kafka)
 
     def brokers(self, name: str) -> str | None:
-        """Addresses of brokers, each with its port: clients differ in what they make of one without."""
+        """Addresses of brokers, each with its port: clients differ in what they make
+        of one without."""
         value = self.text(name)
         for each in value.split(",") if value else ():
             if not _BROKER.fullmatch(each.strip()):
@@ -352,7 +373,8 @@ class SpecTable:
 
     def tables(self, name: str) -> "list[SpecTable]":
         value = self._take(name, list, f"an array of tables [[{self.at(name)}]]") or []
-        # A flow written in Python may have a function where a table with the field `function` may be.
+        # A flow written in Python may have a function where a table with the field
+        # `function` may be.
         value = [{"function": each} if callable(each) else each for each in value]
         if not all(isinstance(each, dict) for each in value):
             self.report(name, f"must be an array of tables [[{self.at(name)}]]")
@@ -374,7 +396,8 @@ class SpecTable:
         return child
 
     def refuse_rest(self) -> None:
-        """Report each field that is unknown here, and in the tables below, as far as they were read."""
+        """Report each field that is unknown here, and in the tables below, as far as
+        they were read."""
         # A root of which nothing was read would report every field.
         has_been_read = self._read or not self.problems.found
         for name in self._values if has_been_read and not self._is_left else ():
@@ -398,7 +421,9 @@ class SpecTable:
         return text
 
     def _variable(self, name: str) -> Callable[[str], str]:
-        """The values of environment variables, for a field; secrets among them are hidden from now on."""
+        """The values of environment variables, for a field.
+
+        Secrets among them are hidden from now on."""
 
         def look_up(variable: str) -> str:
             if variable not in self._environ:
@@ -424,7 +449,9 @@ def check_name(table: SpecTable, field_name: str, name: str) -> None:
 
 
 def check_column(table: SpecTable, field_name: str, name: str) -> None:
-    """Reports a name that a column of rows cannot have; the position of their record has names, too."""
+    """Reports a name that a column of rows cannot have.
+
+    The position of their record has names, too."""
     check_name(table, field_name, name)
     if name in POSITION:
         table.report(field_name, f"{name} is where the record came from, by which sinks know rows; take another name")
@@ -432,7 +459,8 @@ def check_column(table: SpecTable, field_name: str, name: str) -> None:
 
 def check_web_address(table: SpecTable, field_name: str, url: str, example: str) -> None:
     """Raises `SpecError` for what is no address of http or https."""
-    from barnabas.client.registry.web import split_login  # imports a client of HTTP, which few flows need
+    # Imported here, because it brings an HTTP client along that few flows need.
+    from barnabas.client.registry.web import split_login
 
     try:
         split_login(url)

@@ -1,7 +1,9 @@
-"""Functions in Python files that a flow's file names, ``functions.py:late``: run to be used, or only read to be checked.
+"""Functions in Python files that a flow's file names, ``functions.py:late``: run to be used, or
+only read to be checked.
 
-A file is code: to run it may have any effect. What looks at a flow without running it parses the file, and finds as much as can be
-known so: whether there is such a function, and its parameters if it is a plain ``def``.
+A file is code: to run it may have any effect. What looks at a flow without running it parses the
+file, and finds as much as can be known so: whether there is such a function, and its parameters
+if it is a plain ``def``.
 """
 
 import ast
@@ -42,16 +44,19 @@ def run_function_file(path: str) -> Mapping[str, Any]:
 
 
 def find_function(path: str, name: str, use: FunctionUse) -> object:
-    """What a file has under a name; None if it has nothing. Raises what the file raises, and as `parse_function`."""
+    """What a file has under a name; None if it has nothing.
+
+    Raises what the file raises, and as `parse_function`."""
     if use is FunctionUse.RUN:
         return run_function_file(path).get(name)
     return parse_function(path, name) if use is FunctionUse.PARSE else _unloaded(path, name, ANY_PARAMETERS)
 
 
 def parse_function(path: str, name: str) -> Callable[..., Any] | None:
-    """A function of this name and these parameters that cannot be called; None if the file has none. Raises `OSError`, `SyntaxError`, `ValueError`.
+    """A function of this name and these parameters that cannot be called.
 
-    A file that may make names which do not stand in it, by ``from x import *``, say, may have any function.
+    None if the file has none. Raises `OSError`, `SyntaxError`, `ValueError`. A file that may make
+    names which do not stand in it, by ``from x import *``, say, may have any function.
     """
     tree = ast.parse(Path(path).read_bytes(), path)
     found = [each for each in _statements(tree.body) if name in _names(each)]
@@ -84,7 +89,8 @@ def _makes_names(node: ast.AST) -> bool:
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements of a module, those in its conditions and the like too, without those of functions and classes."""
+    """Statements of a module, those in its conditions and the like too, without those
+    of functions and classes."""
     for each in body:
         yield each
         if not isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):

@@ -1,4 +1,6 @@
-"""Where Spark runs: this machine, or a cluster that a URL names, as Spark's ``--master`` does. Needs no Spark."""
+"""Where Spark runs: this machine, or a cluster that a URL names, as Spark's ``--master`` does.
+
+Needs no Spark."""
 
 import re
 import socket
@@ -20,7 +22,8 @@ def is_local(master: str) -> bool:
 
 
 def task_problem(settings: Mapping[str, str], master: str | None, cores: int) -> str | None:
-    """Why no task could ever run with ``spark.task.cpus``: Spark itself ends with a stack trace, or waits for ever; None if one can."""
+    """Why no task could ever run with ``spark.task.cpus``: Spark itself ends with a stack trace, or
+    waits for ever; None if one can."""
     text = settings.get("spark.task.cpus", "1")
     if not text.isdecimal() or int(text) < 1:
         return f'has "spark.task.cpus" = "{text}", but must have a number from 1'

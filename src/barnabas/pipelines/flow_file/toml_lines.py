@@ -1,8 +1,8 @@
 """Where in a TOML text a value stands, for error messages that name the line.
 
-The standard parser gives values without positions. This reads headers and keys again, line by line, after that parser
-has accepted the text, so it needs to understand only correct TOML. A path is ``source.format.columns`` or, in an array
-of tables, ``sinks[1].table``.
+The standard parser gives values without positions. This reads headers and keys again, line by line,
+after that parser has accepted the text, so it needs to understand only correct TOML. A path is
+``source.format.columns`` or, in an array of tables, ``sinks[1].table``.
 """
 
 import re

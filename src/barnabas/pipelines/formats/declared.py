@@ -1,4 +1,5 @@
-"""How a record's value becomes columns, declared: format, columns, schema; and what a kind of format is. Needs no Spark."""
+"""How a record's value becomes columns, declared: format, columns, schema; and what a kind of
+format is. Needs no Spark."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -45,7 +46,8 @@ class Format:
     registry: str | None = None
     message: str | None = None
     no_value: str = "bad"
-    """What a record without a value is: a ``bad`` row, a ``row`` whose columns are null, or nothing (``skip``)."""
+    """What a record without a value is: a ``bad`` row, a ``row`` whose columns are
+    null, or nothing (``skip``)."""
 
     @property
     def rules(self) -> "FormatKind":
@@ -59,7 +61,8 @@ class Format:
 
     @property
     def misfits(self) -> dict[str, str]:
-        """Kinds of values that are no value of the format, each with how their reasons begin: what follows may be of the record."""
+        """Kinds of values that are no value of the format, each with how their reasons begin: what
+        follows may be of the record."""
         return self.rules.misfits(self)
 
     def pattern(self, column: str) -> str | None:
@@ -100,7 +103,8 @@ class FormatKind:
 
     A kind is a subclass with one object, which is registered
     (`barnabas.pipelines.formats.registry`); it needs no other place.
-    A kind that needs packages imports them inside of its methods: all kinds are imported whenever a flow's file is read.
+    A kind that needs packages imports them inside of its methods: all kinds are imported
+    whenever a flow's file is read.
     """
 
     type: ClassVar[str]
@@ -126,7 +130,8 @@ class FormatKind:
     always_fits: ClassVar[bool] = False
     """Whether every value is one of the format."""
     gives_reasons: ClassVar[bool] = True
-    """Whether `decode` says why a value does not fit; else Spark's parsers of JSON and CSV do not say, and it is found out."""
+    """Whether `decode` says why a value does not fit; else Spark's parsers of JSON and CSV do not
+    say, and it is found out."""
     example: ClassVar[FormatExample | None] = None
     """None for a kind that ``barnabas pipeline new`` does not offer."""
 
@@ -139,15 +144,20 @@ class FormatKind:
         return {}
 
     def schema_columns(self, schema_file: str, message: str | None) -> dict[str, str]:
-        """The columns that the schema in a file has; raises `ImportError`, `OSError`, `ValueError`, `KeyError`."""
+        """The columns that the schema in a file has.
+
+        Raises `ImportError`, `OSError`, `ValueError`, `KeyError`."""
         raise NotImplementedError
 
     def decode(self, how: Format, value: Any) -> Any:
-        """A column of Spark's with values, as a struct of the format's columns and `CORRUPT`, the reason why one does not fit."""
+        """A column of Spark's with values, as a struct of the format's columns and `CORRUPT`, the
+        reason why one does not fit."""
         raise NotImplementedError
 
     def encode(self, how: Format, row: Mapping[str, Any]) -> bytes:  # noqa: ARG002  # a default
-        """The value of a row, for tests of flows; raises `TypeError` where rows must be given as texts or bytes."""
+        """The value of a row, for tests of flows.
+
+        Raises `TypeError` where rows must be given as texts or bytes."""
         raise TypeError(f"give rows of the format {self.type} as text or bytes")
 
 

@@ -1,7 +1,9 @@
-"""A record's value as a struct of columns, for each format: Spark's own functions where it has them, else Arrow functions.
+"""A record's value as a struct of columns, for each format: Spark's own functions where it has
+them, else Arrow functions.
 
-The struct has the format's columns and `CORRUPT`, which is not null where the value does not fit. For JSON and CSV
-`transforms` finds the reason by parsing the value as texts; for the others it is the reason.
+The struct has the format's columns and `CORRUPT`, which is not null where the value does not
+fit. For JSON and CSV `transforms` finds the reason by parsing the value as texts; for the
+others it is the reason.
 """
 
 from collections.abc import Callable
@@ -43,7 +45,8 @@ __all__ = [
 _TEXTS, _TYPED = "_barnabas_leaf_texts", "_barnabas_typed"
 _NO_NULL = "\x01no null\x01"
 """A text that no field has."""
-# Loops of groups are possessive: others take a frame of the task's stack for each turn, and a long value has more than there are.
+# Loops of groups are possessive: others take a frame of the task's stack for each turn, and a long
+# value has more than there are.
 _QUOTED = r'"((?:[^"\\]|\\.)*+)"'
 _WEB_LOG = rf"^(\S+) (\S+) (\S+) \[([^\]]+)\] {_QUOTED} (\d{{3}}) (\d+|-)(?: {_QUOTED} {_QUOTED})?\s*$"
 _REQUEST = r"^(\S+) (\S+)(?: (\S+))?$"
@@ -61,15 +64,18 @@ def decoded_text(how: Format, value: Column) -> Column:
 
 
 def decoded_by_spark(how: Format, value: Column) -> Column:
-    """A value of JSON or CSV by Spark's parsers; `typed_rows` makes its types those of the columns."""
+    """A value of JSON or CSV by Spark's parsers.
+
+    `typed_rows` makes its types those of the columns."""
     return _spark_parsed(how, payload(how, value).cast("string"), parsed_types(how))
 
 
 def typed_rows(how: Format, rows: DataFrame, name: str, value: str) -> DataFrame:
-    """What `FormatKind.decode` gave in the column ``name`` as the columns' types; what is no value of its type is in `CORRUPT`, too.
+    """What `FormatKind.decode` gave in the column ``name`` as the columns' types.
 
-    ``value`` is the column of the whole value. Each step is a projection of its own: in one, Spark would compute the texts and the
-    values as often as they are named.
+    What is no value of its type is in `CORRUPT`, too. ``value`` is the column of the whole value.
+    Each step is a projection of its own: in one, Spark would compute the texts and the values as
+    often as they are named.
     """
     if how.type not in ("json", "csv"):
         return rows
@@ -106,7 +112,8 @@ def typed_rows(how: Format, rows: DataFrame, name: str, value: str) -> DataFrame
 
 
 def untyped_struct(how: Format, value: Column) -> Column:
-    """The columns as they stand in the value, whatever their types: texts in CSV, variants in JSON."""
+    """The columns as they stand in the value, whatever their types: texts in CSV,
+    variants in JSON."""
     leaf = VariantType() if how.type == "json" else StringType()
     return _spark_parsed(
         replace(how, timestamp_format=None, date_format=None),
@@ -132,7 +139,8 @@ def _spark_parsed(how: Format, text: Column, types: StructType) -> Column:
         options["dateFormat"] = how.date_format
     if how.type == "json":
         return F.when(_is_one_object(text), F.from_json(text, schema, options))
-    # RFC 4180: a quote in quotes is doubled. What ends a line of a file is no part of its last field.
+    # RFC 4180: a quote in quotes is doubled. What ends a line of a file is no part
+    # of its last field.
     separator = how.delimiter.replace("\\", r"\\")  # Spark reads \t and the like in it
     options |= {"sep": separator, "nullValue": _NO_NULL if how.null is None else how.null, "escape": '"'}
     line = F.rtrim(text, F.lit("\r\n"))
@@ -142,10 +150,12 @@ def _spark_parsed(how: Format, text: Column, types: StructType) -> Column:
 
 
 def _with_empty_fields(line: Column, delimiter: str) -> Column:
-    """The line with quotes in the place of nothing: Spark takes an empty field for null, whatever is declared, but for quoted ones.
+    """The line with quotes in the place of nothing: Spark takes an empty field for null, whatever
+    is declared, but for quoted ones.
 
-    A quote within a field that does not begin with one is a character, as it is for Spark. Null for a line with an empty field and
-    quotes that are not closed, or followed by more than the delimiter: where its fields end is a guess.
+    A quote within a field that does not begin with one is a character, as it is for Spark. Null for
+    a line with an empty field and quotes that are not closed, or followed by more than the
+    delimiter: where its fields end is a guess.
     """
     mark = rf"\Q{delimiter}\E"
     field = rf'(?:"[^"]*+(?:""[^"]*+)*+"(?={mark})|[^"{mark}][^{mark}]*+)'
@@ -158,9 +168,11 @@ def _with_empty_fields(line: Column, delimiter: str) -> Column:
 
 
 def _is_one_object(text: Column) -> Column:
-    """Whether a value is one JSON object. Spark reads the first of a list, or of several, and leaves out the rest in silence.
+    """Whether a value is one JSON object.
 
-    Lengths are those of bytes, and nothing is trimmed where nothing is to trim: characters take as long as the parser does.
+    Spark reads the first of a list, or of several, and leaves out the rest in silence. Lengths
+    are those of bytes, and nothing is trimmed where nothing is to trim: characters take as
+    long as the parser does.
     """
     begins_and_ends = text.startswith("{") & text.endswith("}")
     whole = F.when(begins_and_ends, text).otherwise(F.trim(text, F.lit(" \t\r\n")))
@@ -208,7 +220,8 @@ def decoded_web_log(how: Format, value: Column) -> Column:
 
 
 def decoded_syslog(how: Format, value: Column) -> Column:
-    """RFC 5424, and the lines of before (RFC 3164), whose times have no year: it is this year, or the one before."""
+    """RFC 5424, and the lines of before (RFC 3164), whose times have no year: it is this
+    year, or the one before."""
     text = value.cast("string")
     is_new = text.rlike(_SYSLOG)
 
@@ -274,7 +287,9 @@ def _is_named(name: str) -> Callable[[Column], Column]:
 
 
 def decoded_by_schema(how: Format, value: Column) -> Column:
-    """Through a decoder in Python, whole Arrow arrays at a time; each worker opens its decoder once."""
+    """Through a decoder in Python, whole Arrow arrays at a time.
+
+    Each worker opens its decoder once."""
     from pyspark.sql.pandas.functions import arrow_udf
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -293,7 +308,9 @@ _DECODERS: dict[Any, Any] = {}
 
 
 def decode_values(values: pa.Array, declared: tuple[Any, ...], kind: pa.StructType) -> pa.Array:
-    """Structs of the values; what cannot be decoded, or not be a value of its column, has the reason in `CORRUPT`."""
+    """Structs of the values.
+
+    What cannot be decoded, or not be a value of its column, has the reason in `CORRUPT`."""
     from barnabas.pipelines.formats.schemas import DecodingError, open_decoder
 
     if declared not in _DECODERS:

@@ -1,4 +1,6 @@
-"""The kinds of formats. Needs no Spark; how values are decoded is in `barnabas.pipelines.formats.decoders`."""
+"""The kinds of formats.
+
+Needs no Spark; how values are decoded is in `barnabas.pipelines.formats.decoders`."""
 
 import csv
 import io

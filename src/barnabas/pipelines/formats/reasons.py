@@ -1,4 +1,5 @@
-"""Why a value of CSV or JSON does not fit: each wrong column with its type, the type that was found, and an excerpt."""
+"""Why a value of CSV or JSON does not fit: each wrong column with its type, the type that
+was found, and an excerpt."""
 
 from functools import reduce
 
@@ -51,10 +52,11 @@ def begins_with_mark(value: Column) -> Column:
 
 
 def wrong_columns(how: Format, row: Column, again: Column, corrupt: Column, record: Column) -> Column:
-    """The columns whose text is not of their type, with the text; empty if the value as a whole does not fit.
+    """The columns whose text is not of their type, with the text.
 
-    ``row`` has the columns, ``again`` the same as they stand in the value (`untyped_struct`), and ``corrupt`` is null if it
-    could be parsed as that; ``record`` is the value as text.
+    Empty if the value as a whole does not fit. ``row`` has the columns, ``again`` the same as they
+    stand in the value (`untyped_struct`), and ``corrupt`` is null if it could be parsed as that;
+    ``record`` is the value as text.
     """
     problems: list[Column] = []
     for field in column_types(how):
@@ -152,7 +154,9 @@ def _repeated_key(name: str, value: Column) -> Column:
 
 
 def json_problem(what: str, text: Column, is_object: Column) -> Column:
-    """Why a value of JSON fits no column, as far as that can be said; ``is_object`` if it begins and ends as one does."""
+    """Why a value of JSON fits no column, as far as that can be said.
+
+    ``is_object`` if it begins and ends as one does."""
     odd_part = "the value is a JSON object with a part of another type than its column, or with a name twice"
     return F.when(is_object & F.json_object_keys(text).isNotNull(), F.lit(odd_part)).otherwise(
         F.lit(f"the value is no {what}")

@@ -1,7 +1,8 @@
-"""The formats that flows may name, each registered here by one line (`kinds`); and the table of a flow's file that names one.
+"""The formats that flows may name, each registered here by one line (`kinds`); and the table of a
+flow's file that names one.
 
-Other programs register theirs with `barnabas.pipelines.formats.declared.register_format`, before they read a
-flow's file. Needs no Spark.
+Other programs register theirs with `barnabas.pipelines.formats.declared.register_format`, before
+they read a flow's file. Needs no Spark.
 """
 
 import re

@@ -1,8 +1,9 @@
-"""Schemas of Avro and Protobuf, from files and from a Confluent-compatible registry: as columns, and as decoders.
+"""Schemas of Avro and Protobuf, from files and from a Confluent-compatible registry: as
+columns, and as decoders.
 
-How a value that belongs to a registry begins: `barnabas.client.registry.wire_format`. A schema is asked for once and kept: an
-id never changes its meaning. So a flow runs on when producers begin to write with a newer schema; columns that a record's
-schema lacks are null.
+How a value that belongs to a registry begins: `barnabas.client.registry.wire_format`. A schema is
+asked for once and kept: an id never changes its meaning. So a flow runs on when producers begin to
+write with a newer schema; columns that a record's schema lacks are null.
 """
 
 import base64
@@ -38,12 +39,14 @@ Decode = Callable[[bytes], dict[str, Any]]
 _PAUSES_S = (0.2, 0.4, 0.8)
 _TIMEOUT_S = 10.0
 _UNKNOWN_S = 10.0
-"""How long an id that the registry does not have is not asked for again: a topic may be full of them."""
+"""How long an id that the registry does not have is not asked for again: a topic may
+be full of them."""
 _MOST_UNKNOWN = 10_000
 _MOST_MISSES = 20
 """Ids that the registry does not have, before it is not asked for more of them for some seconds."""
 _MOST_OFTEN = 20
-"""Ids of a batch that are asked for nevertheless, because several of its records have them: damaged ids are of one record each."""
+"""Ids of a batch that are asked for nevertheless, because several of its records have them: damaged
+ids are of one record each."""
 
 
 class DecodingError(BarnabasError):
@@ -60,7 +63,8 @@ class ValueDecoder:
 
     decode: Decode
     expect: Callable[[Sequence[bytes | None]], None] = lambda _: None
-    """Takes the values that are to be decoded next, all of a batch; not needed, but it finds more schemas among damaged ids."""
+    """Takes the values that are to be decoded next, all of a batch; not needed, but it finds more
+    schemas among damaged ids."""
 
     def __call__(self, value: bytes) -> dict[str, Any]:
         return self.decode(value)
@@ -69,8 +73,9 @@ class ValueDecoder:
 class _Schemas:
     """Schemas of a registry by their ids, asked for again while it does not answer.
 
-    A topic of damaged records, each with an id of its own, would be a request for each record. So a registry that lacks many ids
-    is asked for no more of them for some seconds, but for those that several records of a batch have.
+    A topic of damaged records, each with an id of its own, would be a request for each record. So a
+    registry that lacks many ids is asked for no more of them for some seconds, but for those that
+    several records of a batch have.
     """
 
     def __init__(self, address: str) -> None:
@@ -89,7 +94,8 @@ class _Schemas:
         self._batch, self._often = values, None
 
     def text(self, schema_id: int, kind: str, *, form: str = "") -> str:
-        """Raises `DecodingError` for an id that is unknown or of another kind, `RegistryError` if there is no answer."""
+        """Raises `DecodingError` for an id that is unknown or of another kind,
+        `RegistryError` if there is no answer."""
         found = self._ask(schema_id, form)
         if (other := found.get("schemaType", kind)) != kind:
             raise DecodingError(f"the value's schema {schema_id} is one of {other}, not of {kind}")
@@ -273,7 +279,8 @@ def _avro_type(schema: Any, names: dict[str, Any]) -> str:
 
 
 def load_protobuf(path: str, message: str) -> Any:
-    """The class of a message from a descriptor set, which ``protoc --include_imports --descriptor_set_out`` writes."""
+    """The class of a message from a descriptor set, which
+    ``protoc --include_imports --descriptor_set_out`` writes."""
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
     from google.protobuf.message import DecodeError
 
@@ -330,7 +337,8 @@ def _protobuf_of_registry(schemas: _Schemas) -> Decode:
                 inner = inner.nested_type[index]
                 names.append(inner.name)
             return _protobuf(_message_class([*_well_known(file), file], ".".join(filter(None, [file.package, *names]))))
-        except (ValueError, TypeError, DecodeError) as error:  # no base64, no file, one that imports what is not there
+        except (ValueError, TypeError, DecodeError) as error:
+            # It is no base64, no file, or imports what is not there.
             raise DecodingError(
                 f"the value's schema {schema_id} is no Protobuf file that can be used: {error}"
             ) from error

@@ -1,12 +1,14 @@
-"""Texts of records and tables as typed values: one strict reader, for CSV, JSON, logfmt and tables beside a stream.
+"""Texts of records and tables as typed values: one strict reader, for CSV, JSON, logfmt
+and tables beside a stream.
 
-Spark's own parsers take more than a type has. ``12,34`` is 1234 as a decimal and ``1.005`` is 1.01 as one of two places,
-``1e400`` is infinite, ``12:30`` is half past twelve of the day on which the flow runs, so that a replay gives another result
-tomorrow, and ``2020`` is the first of January. Here a text has a value only if it is one of the type; all others have none,
-and make their row a bad one.
+Spark's own parsers take more than a type has. ``12,34`` is 1234 as a decimal and ``1.005`` is
+1.01 as one of two places, ``1e400`` is infinite, ``12:30`` is half past twelve of the day on
+which the flow runs, so that a replay gives another result tomorrow, and ``2020`` is the first
+of January. Here a text has a value only if it is one of the type; all others have none, and
+make their row a bad one.
 
-JSON's values keep their own types until then (Spark's variants), for a number of digits is no text of digits: in a column of
-times the one is seconds, the other nothing.
+JSON's values keep their own types until then (Spark's variants), for a number of digits is no text
+of digits: in a column of times the one is seconds, the other nothing.
 """
 
 from collections.abc import Mapping
@@ -60,12 +62,14 @@ _ZONE = " ?(Z|[+-][0-9]{1,2}(:?[0-9]{2})?|[A-Za-z]{3}[A-Za-z0-9_+/:-]*)"
 _BEFORE = r"[:\[,]\s*"
 _INFINITY = r'"?[+-]?(Infinity|INF)"?\s*[,}\]]'
 _HUGE = "[+-]?(?:[0-9.]++[eE][+]?[0-9]{2}|[0-9]{25})"
-"""What stands in a JSON document before a value, for one that is infinite by name, and for all that are too large."""
+"""What stands in a JSON document before a value, for one that is infinite by name, and
+for all that are too large."""
 _DOUBLE = rf"{_BEFORE}[+-]?(?=[0-9.]{{16}})(?:[0-9.]++[eE]|[0-9]{{39}}|[0-9.]{{40}})"
 """A number in a JSON document that a variant holds as a double, which has fewer digits."""
 _FRACTION = r"-?[0-9]+(?:\.[0-9]+(?:E-?[0-9]+)?|E-?[0-9]+)"
 _MAYBE_RESPELLED = rf"\A(?:(?:{_FRACTION}|0)\z|[{{\[])"
-"""A text that Spark may have written for a number of JSON, in its own way (1.10 as 1.1, -0 as 0), or that begins as a list or an object."""
+"""A text that Spark may have written for a number of JSON, in its own way (1.10 as 1.1, -0 as 0),
+or that begins as a list or an object."""
 _ITS_NUMBERS = rf"(?:\A|[:\[,])({_FRACTION}|0(?=\z))(?=\z|[,\]}}])"
 _INFINITE = float("inf")
 _MOST_SECONDS = (1 << 63) // 1_000_000
@@ -112,7 +116,8 @@ def _decimal(text: Column, kind: DecimalType) -> Column:
 
 
 def _has_places(number: Column, places: int) -> Column:
-    """Whether a number, written in any way, has no digit but zeros beyond so many places; of its text, for no type is wide enough."""
+    """Whether a number, written in any way, has no digit but zeros beyond so many places; of its
+    text, for no type is wide enough."""
     mantissa = F.regexp_extract(number, "^[+-]?([0-9.]+)", 1)
     exponent = F.coalesce(F.regexp_extract(number, "[eE]([+-]?[0-9]+)$", 1).try_cast("int"), F.lit(0))
     point = F.locate(".", mantissa)
@@ -123,7 +128,8 @@ def _has_places(number: Column, places: int) -> Column:
 
 
 def parsed_types(how: Format) -> StructType:
-    """The types with which Spark parses a value of CSV or JSON: those that its parsers read strictly are of the columns."""
+    """The types with which Spark parses a value of CSV or JSON: those that its parsers read
+    strictly are of the columns."""
     leaf = VariantType() if how.type == "json" else StringType()
     return StructType([StructField(each.name, _parsed(each.dataType, how, leaf)) for each in column_types(how)])
 
@@ -139,9 +145,10 @@ def _parsed(kind: DataType, how: Format, leaf: DataType) -> DataType:
 
 
 def _is_lenient(kind: DataType, how: Format) -> bool:
-    """Whether Spark's parser takes for a value of the type what is none. Times of a declared form it reads strictly.
+    """Whether Spark's parser takes for a value of the type what is none.
 
-    In CSV it takes the digits of every script for numbers.
+    Times of a declared form it reads strictly. In CSV it takes the digits of every
+    script for numbers.
     """
     if isinstance(kind, DoubleType | FloatType | IntegralType):
         return how.type == "csv"
@@ -151,7 +158,8 @@ def _is_lenient(kind: DataType, how: Format) -> bool:
 
 
 def leaf_texts(value: Column, parsed: DataType) -> Column:
-    """The same with texts in the place of variants, null for JSON's null: what is read strictly is written out once."""
+    """The same with texts in the place of variants, null for JSON's null: what is read
+    strictly is written out once."""
     if not has_variants(parsed):
         return value
     if isinstance(parsed, StructType):
@@ -195,7 +203,8 @@ def typed_value(value: Column, text: Column, kind: DataType, parsed: DataType, r
         of, was = kind.valueType, parsed.valueType
         texts = F.map_values(text)
         typed = F.zip_with(F.map_values(value), texts, lambda each, its: typed_value(each, its, of, was, record))
-        is_map = F.size(F.array_distinct(F.map_keys(value))) == F.size(value)  # a repeated key is a misfit
+        # A repeated key is a misfit.
+        is_map = F.size(F.array_distinct(F.map_keys(value))) == F.size(value)
         return F.when(is_map, F.map_from_arrays(F.map_keys(value), typed))
     if isinstance(parsed, VariantType):
         return _of_variant(value, text, kind, record)
@@ -209,7 +218,7 @@ def variant_text(value: Column) -> Column:
 
 def _of_variant(value: Column, text: Column, kind: DataType, record: Column) -> Column:
     typed = strict_value(text, kind)
-    if isinstance(kind, DecimalType):  # a record that has a number with digits that are lost may have it here
+    if isinstance(kind, DecimalType):  # a record with a number that loses digits may have it here
         return F.when(~((F.schema_of_variant(value) == "DOUBLE") & record.rlike(_DOUBLE)), typed)
     if not isinstance(kind, TimestampType):
         return typed
@@ -229,10 +238,10 @@ def is_misfit(
     *,
     is_json: bool,
 ) -> Column | None:
-    """Whether a parsed value is none of the type, or has a part that is none; None for types of which Spark sees it.
+    """Whether a parsed value is none of the type, or has a part that is none.
 
-    ``text`` and ``typed`` are what `leaf_texts` and `typed_value` gave for it, ``record`` is the whole value as text, ``name`` the
-    value's in it.
+    None for types of which Spark sees it. ``text`` and ``typed`` are what `leaf_texts` and
+    `typed_value` gave for it, ``record`` is the whole value as text, ``name`` the value's in it.
     """
     if isinstance(kind, StructType) and isinstance(parsed, StructType):
         return _any(
@@ -258,9 +267,11 @@ def is_misfit(
 
 
 def is_respelled(text: Column, record: Column, name: str | None) -> Column:
-    """Whether a text of a JSON document has a number, or is one, that is written in another way in the document.
+    """Whether a text of a JSON document has a number, or is one, that is written in
+    another way in the document.
 
-    Such a number is looked for by the value's name, where it has one; others must stand in the document as they are.
+    Such a number is looked for by the value's name, where it has one; others must stand in
+    the document as they are.
     """
     numbers = F.regexp_extract_all(text, F.lit(_ITS_NUMBERS), F.lit(1))
     quoted = F.lit(rf'"\Q{name}\E"\s*:\s*"?\Q' if name else r"(?<![0-9.eE+-])\Q")
@@ -275,7 +286,9 @@ def is_respelled(text: Column, record: Column, name: str | None) -> Column:
 
 
 def _is_too_large(record: Column, name: str | None) -> Column:
-    """Whether an infinite value of a JSON document is a number; without a name, whether any of the document's may be."""
+    """Whether an infinite value of a JSON document is a number.
+
+    Without a name, whether any of the document's may be."""
     is_any = record.rlike(_BEFORE + _HUGE)
     if name is None:
         return is_any

@@ -1,6 +1,8 @@
-"""Expressions that may raise, tried: Spark's SQL is strict (ANSI), so a division by zero in one row would end a query.
+"""Expressions that may raise, tried: Spark's SQL is strict (ANSI), so a division by zero in
+one row would end a query.
 
-SQL has ``try_divide``, ``try_cast`` and the like for some expressions. Spark's own ``TryEval`` takes any.
+SQL has ``try_divide``, ``try_cast`` and the like for some expressions. Spark's own
+``TryEval`` takes any.
 """
 
 from typing import Any, cast
@@ -26,16 +28,20 @@ def attempted(expression: Column) -> Column:
 
 
 def attempted_value(condition: Column, expression: Column) -> Column:
-    """A struct with the value as ``v``; null where the expression raises, or the condition is not fulfilled.
+    """A struct with the value as ``v``.
 
-    The condition has a part in it: Spark computes what two expressions have in common once, and before them, so outside
-    `attempted`, but for what stands behind a condition. The same holds for what one expression has twice.
+    Null where the expression raises, or the condition is not fulfilled. The condition has a
+    part in it: Spark computes what two expressions have in common once, and before them, so
+    outside `attempted`, but for what stands behind a condition. The same holds for what one
+    expression has twice.
     """
     return F.when(condition, attempted(F.struct(expression.alias("v"))))
 
 
 def every_row(rows: DataFrame) -> Column:
-    """A condition for `attempted_value` that all rows fulfil. Spark must not know that they do: it removes constant ones."""
+    """A condition for `attempted_value` that all rows fulfil.
+
+    Spark must not know that they do: it removes constant ones."""
     numbers = [field.name for field in rows.schema.fields if isinstance(field.dataType, NumericType)]
     others = [field.name for field in rows.schema.fields if isinstance(field.dataType, _HASHED)]
     names = numbers or others

@@ -1,7 +1,8 @@
 """Expectations: conditions that rows of a view should fulfil, counted in every micro-batch.
 
-A condition that is null is not fulfilled. ``warn`` counts, ``drop`` leaves the row out, ``fail`` ends the flow before the
-micro-batch reaches a sink. ``quarantine`` makes a source's row a bad one (`transforms.mark_unexpected`).
+A condition that is null is not fulfilled. ``warn`` counts, ``drop`` leaves the row out, ``fail``
+ends the flow before the micro-batch reaches a sink. ``quarantine`` makes a source's row a bad one
+(`transforms.mark_unexpected`).
 """
 
 from pyspark.sql import Column, DataFrame
@@ -19,12 +20,16 @@ _STUCK = (
 
 
 def is_met(expectation: Expectation, asked: Column) -> Column:
-    """Whether a row fulfils the condition; never null. One for which it cannot be computed, or that is not asked, does not."""
+    """Whether a row fulfils the condition; never null.
+
+    One for which it cannot be computed, or that is not asked, does not."""
     return F.coalesce(attempted_value(asked, F.expr(expectation.check).cast("boolean"))["v"], F.lit(False))
 
 
 def expected_rows(rows: DataFrame, flow: Flow, view: str, *, observed: bool) -> DataFrame:
-    """The rows of a view after its expectations; counts of those not met are observed as ``barnabas.expect.VIEW``."""
+    """The rows of a view after its expectations.
+
+    Counts of those not met are observed as ``barnabas.expect.VIEW``."""
     ours = [each for each in flow.expectations if each.of == view and each.on_fail != "quarantine"]
     if not ours:
         return rows

@@ -3,18 +3,21 @@
     null              a value, equal to null
     NaN               equal to NaN
     -0.0              equal to 0.0, and kept as 0.0
-    texts             by their code points: no trimming, no folding of case, no normal form, no cut; U+0000 is a character
+    texts             by their code points: no trimming, no folding of case, no normal form, no
+                      cut; U+0000 is a character
     bytes             by their bytes
     decimals          by their numeric value
     times             by their instant
 
-It is the equality of Spark's groups (``<=>`` in SQL), so aggregates have it. Outputs come to it in two ways. Here, before rows reach
-them, and where a deduplication keeps the first of equal rows, values that are equal become the same value (`equal_form`): Spark compares
-by the rule, but passes the bits of a number on as they came. And each output compares whole values, null included.
+It is the equality of Spark's groups (``<=>`` in SQL), so aggregates have it. Outputs come to it in
+two ways. Here, before rows reach them, and where a deduplication keeps the first of equal rows,
+values that are equal become the same value (`equal_form`): Spark compares by the rule, but passes
+the bits of a number on as they came. And each output compares whole values, null included.
 
-What an output cannot hold is never changed to something near it. A record whose key it cannot hold is a bad row of its source
-(`key_problem`), and a key that comes out of a join, a query or a function, and so of no single record, ends the flow with the reason.
-`KEY_RULE` is its number: checkpoints keep it, so that a table or state of another rule is not mixed with this one in silence.
+What an output cannot hold is never changed to something near it. A record whose key it cannot hold
+is a bad row of its source (`key_problem`), and a key that comes out of a join, a query or a
+function, and so of no single record, ends the flow with the reason. `KEY_RULE` is its number:
+checkpoints keep it, so that a table or state of another rule is not mixed with this one in silence.
 """
 
 from collections.abc import Sequence
@@ -58,9 +61,11 @@ _LOOKS_LIKE_BYTES = r"^\\x(?:[0-9a-f]{2})+$"
 
 
 def text_of_binary(value: Column) -> Column:
-    """Bytes as a text, different for different bytes: what is not UTF-8 becomes \\x and its hexadecimal digits.
+    """Bytes as a text, different for different bytes: what is not UTF-8 becomes \\x
+    and its hexadecimal digits.
 
-    `ambiguous_text` finds the one text that reads like other bytes. `barnabas.pipelines.values.texts.text_of_bytes` does the same.
+    `ambiguous_text` finds the one text that reads like other bytes.
+    `barnabas.pipelines.values.texts.text_of_bytes` does the same.
     """
     text = value.cast("string")
     return F.when(F.is_valid_utf8(text), text).otherwise(F.concat(F.lit(_NOT_TEXT), F.lower(F.hex(value))))
@@ -105,9 +110,10 @@ def _form(value: Column, kind: DataType) -> Column:
 
 
 def key_problem(key: Sequence[str], types: StructType, sinks: Sequence[Sink]) -> Column | None:
-    """Why a row's key cannot be held by one of the outputs, null if it can; None if each key of these types can.
+    """Why a row's key cannot be held by one of the outputs, null if it can.
 
-    ``key`` names columns of the rows, whose types are ``types``.
+    None if each key of these types can. ``key`` names columns of the rows, whose
+    types are ``types``.
     """
     problems: list[Column] = []
     limits = next((each for sink in sinks if is_table(sink) and (each := table_kind_of(sink).key_limits)), None)
@@ -142,7 +148,8 @@ def key_problem(key: Sequence[str], types: StructType, sinks: Sequence[Sink]) ->
 
 
 def _folders(sinks: Sequence[Sink]) -> dict[str, str]:
-    """The columns that make folders of tables which take an empty name for null, with the system that does."""
+    """The columns that make folders of tables which take an empty name for null,
+    with the system that does."""
     tables = [(sink, table_kind_of(sink)) for sink in sinks if is_table(sink)]
     return {
         name: kind.empty_folder_is_null
@@ -153,7 +160,9 @@ def _folders(sinks: Sequence[Sink]) -> dict[str, str]:
 
 
 def _folder_problem(name: str, system: str) -> Column:
-    """Why a text cannot be in a folder's name; null if it can. The system takes an empty one for null."""
+    """Why a text cannot be in a folder's name; null if it can.
+
+    The system takes an empty one for null."""
     column = F.col(name)
     is_long = F.length(F.url_encode(column)) > _FOLDER_BYTES - len(name)
     return F.when(column == "", F.lit(f"column {name} is empty, which {system} takes for null in partition_by")).when(
@@ -176,7 +185,8 @@ def key_type_problem(kind: DataType) -> str:
 
 
 def whole_texts(rows: DataFrame) -> DataFrame:
-    """The rows; a text in them that is not UTF-8, of which Spark's JSON would make another one, ends the flow with its column."""
+    """The rows; a text in them that is not UTF-8, of which Spark's JSON would make another one,
+    ends the flow with its column."""
     checked = {}
     for field in rows.schema:
         if isinstance(field.dataType, StringType):

@@ -1,9 +1,11 @@
-"""Tables that streams are joined with: files, databases and topics, as a Spark data source that notices new rows.
+"""Tables that streams are joined with: files, databases and topics, as a Spark data
+source that notices new rows.
 
-Spark plans a join's table side once in each micro-batch, so a reader that looks again gives the flow what is in the table
-now. A worker keeps what it has read: of a file until its size or time changes, of a database for ``refresh``. Topics are read by
-`barnabas.pipelines.frames.topic_table`.
-Values of files and databases come as texts and are cast by Spark to the columns' types; Parquet has types of its own.
+Spark plans a join's table side once in each micro-batch, so a reader that looks again gives the
+flow what is in the table now. A worker keeps what it has read: of a file until its size or time
+changes, of a database for ``refresh``. Topics are read by `barnabas.pipelines.frames.topic_table`.
+Values of files and databases come as texts and are cast by Spark to the columns' types;
+Parquet has types of its own.
 """
 
 import csv
@@ -83,7 +85,9 @@ def _binary_columns(lookup: Lookup) -> list[str]:
 
 
 def _typed(lookup: Lookup, name: str, kind: str) -> Column:
-    """The column of texts as its type; a text that does not fit ends the flow with its table, column and value."""
+    """The column of texts as its type.
+
+    A text that does not fit ends the flow with its table, column and value."""
     place = lookup.place if lookup.type != "postgresql" else "PostgreSQL"
     text = F.col(name)
     if name in _binary_columns(lookup):  # which came as hexadecimal digits
@@ -157,7 +161,10 @@ class LookupReader(DataSourceReader):
         yield from table.to_batches(max_chunksize=_ROWS)
 
     def _read_changed(self, key: str) -> pa.Table:
-        """The table as it is now. A file that cannot be read is tried again for a while: it may be in the midst of being replaced."""
+        """The table as it is now.
+
+        A file that cannot be read is tried again for a while: it may be in the midst
+        of being replaced."""
         failure: tuple[object, Exception] | None = None
         waited_s = 0.0
         while True:
@@ -167,7 +174,8 @@ class LookupReader(DataSourceReader):
                 kept = _MEMORY.get(key)
                 if kept is not None and kept[0] == stamp:
                     return kept[1]
-                if failure is None or failure[0] != stamp:  # a large file is read again only if it has changed
+                # A large file is read again only after a change.
+                if failure is None or failure[0] != stamp:
                     table = _read_table(self._options)
                     _MEMORY[key] = (stamp, table)
                     return table
@@ -243,7 +251,8 @@ def _places(names: Sequence[str], header: Sequence[str]) -> list[int]:
 
 def _json_rows(place: str, names: Sequence[str]) -> Iterator[list[str | None]]:
     text = Path(place).read_text(encoding=_ENCODING)
-    # Lines end with \n alone: other characters that end lines of texts may stand in a string of JSON.
+    # Lines end with \n alone: other characters that end lines of texts may stand in
+    # a string of JSON.
     lines = [(number, each) for number, each in enumerate(text.split("\n"), start=1) if each.strip()]
     is_list = text.lstrip().startswith("[")
     known: dict[str, None] = {}
@@ -287,7 +296,9 @@ def _postgres_rows(place: str, query: str) -> list[tuple[Any, ...]]:
 
 
 def _text_of(name: str, value: Any, binary: Container[str]) -> str | None:
-    """The value of a column of a database; raises `ValueError` for bytes that are to be something else."""
+    """The value of a column of a database.
+
+    Raises `ValueError` for bytes that are to be something else."""
     if isinstance(value, bytes | memoryview):
         if name not in binary:
             raise ValueError(f"column {name} has bytes; declare it as binary, or have the query make a text of them")
@@ -299,7 +310,8 @@ def _text_of(name: str, value: Any, binary: Container[str]) -> str | None:
 def _text(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
-    if isinstance(value, datetime.datetime):  # Spark cannot read the offsets of local mean time, which have seconds
+    # Spark cannot read offsets with seconds, which local mean time has.
+    if isinstance(value, datetime.datetime):
         return time_text(value)
     if isinstance(value, float) and not math.isfinite(value):
         return json.dumps(value)  # NaN and Infinity, as in columns of records

@@ -1,14 +1,19 @@
-"""Which of several rows with an equal key is the last one: one rule for sinks, deletions and tables of topics.
+"""Which of several rows with an equal key is the last one: one rule for sinks,
+deletions and tables of topics.
 
-Kafka orders records within a partition only. So of rows of one partition the one with the higher offset is the later one. Rows of a key that
-lies in several partitions, because partitions were added or producers choose them otherwise, have an order only if a column says so:
+Kafka orders records within a partition only. So of rows of one partition the one with the higher
+offset is the later one. Rows of a key that lies in several partitions, because partitions were
+added or producers choose them otherwise, have an order only if a column says so:
 
-- A sink's `order_by` names a column that grows with each change of a key. The row with the greatest value counts; null is the least; of
-  equal values the one that was read last. What was applied is kept in ``versions.db`` beside the checkpoint, so an older row that comes in
-  a later micro-batch, or after a rewind, changes nothing, and brings back no row that was deleted.
-- Without it the row with the highest offset counts, whatever its partition, and the run counts such keys and warns.
-- A topic that is a table takes the record's time: of the last records of each partition the one with the latest time, and of equal times
-  the one of the highest partition. So does `pipeline verify` of a topic that is an output.
+- A sink's `order_by` names a column that grows with each change of a key. The row with the greatest
+  value counts; null is the least; of equal values the one that was read last. What was applied is
+  kept in ``versions.db`` beside the checkpoint, so an older row that comes in a later micro-batch,
+  or after a rewind, changes nothing, and brings back no row that was deleted.
+- Without it the row with the highest offset counts, whatever its partition, and the run
+  counts such keys and warns.
+- A topic that is a table takes the record's time: of the last records of each partition the one
+  with the latest time, and of equal times the one of the highest partition. So does
+  `pipeline verify` of a topic that is an output.
 
 `barnabas.pipelines.frames.transforms.latest_per_key` does the first two within a micro-batch.
 """
@@ -33,7 +38,9 @@ _ORDERED = ("tinyint", "smallint", "int", "bigint", "float", "double", "date", "
 
 
 def versions_file(checkpoint: Path) -> Path:
-    """Where the values of `order_by` are kept that sinks have. It stays when a flow is rewound or reset, as the sinks' rows do."""
+    """Where the values of `order_by` are kept that sinks have.
+
+    It stays when a flow is rewound or reset, as the sinks' rows do."""
     return checkpoint / "versions.db"
 
 
@@ -57,7 +64,9 @@ def last_record(candidates: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
 
 
 class RowVersions:
-    """The greatest value of `order_by` that each key of each sink has had. One thread uses it at a time."""
+    """The greatest value of `order_by` that each key of each sink has had.
+
+    One thread uses it at a time."""
 
     def __init__(self, path: Path) -> None:
         """Raises `PipelineError`."""
@@ -108,7 +117,9 @@ class RowVersions:
 def newer_rows(
     rows: pa.Table, key: Sequence[str], order_by: str, advance: Callable[[Mapping[str, Version]], set[str]]
 ) -> pa.Table:
-    """The rows, one for each key, that are not older than what their keys had; ``advance`` is that of `RowVersions`."""
+    """The rows, one for each key, that are not older than what their keys had.
+
+    ``advance`` is that of `RowVersions`."""
     names = [_key_text(each) for each in zip(*(rows[name].to_pylist() for name in key), strict=True)]
     newer = advance(dict(zip(names, _versions(rows[order_by]), strict=True)))
     return rows.filter(pa.array([name in newer for name in names], pa.bool_()))

@@ -1,6 +1,7 @@
-"""What Spark's plan of a flow says: state, watermarks, order of sources, output mode. Plans are read in this module only.
+"""What Spark's plan of a flow says: state, watermarks, order of sources, output mode.
 
-A plan is a tree of nodes of the JVM, of classic sessions only (`DataFrame._jdf`); nothing here runs it.
+Plans are read in this module only. A plan is a tree of nodes of the JVM, of classic sessions only
+(`DataFrame._jdf`); nothing here runs it.
 """
 
 import json
@@ -42,9 +43,11 @@ _MADE_ID = re.compile(r" AS (?:`[^`]*`|\w+)#(\d+)")
 _PARSED = "_barnabas_row"
 """The column from which a format's columns are taken."""
 SOURCE_OPTION = "flowSource"
-"""The option that carries a source's name into Spark's plan; Spark itself knows streams by their order alone."""
+"""The option that carries a source's name into Spark's plan; Spark itself knows
+streams by their order alone."""
 KEPT = "_barnabas_before_"
-"""How names of columns begin that keep another column while expressions are tried: no part of how that one is made."""
+"""How names of columns begin that keep another column while expressions are tried: no part
+of how that one is made."""
 _HARMLESS = frozenset(
     [
         "Alias",
@@ -104,7 +107,8 @@ _ADDED_CAST = re.compile(r"CAST\(([\w.`]+|'[^']*') AS [A-Z]+(?:\([\d, ]+\))?\)")
 
 @dataclass(frozen=True, slots=True)
 class ImplicitCast:
-    """A text that Spark makes another type of because an expression needs it, without being asked to."""
+    """A text that Spark makes another type of because an expression needs it,
+    without being asked to."""
 
     text: str
     """The expression, as SQL."""
@@ -115,9 +119,10 @@ class ImplicitCast:
 
 
 def expressions_of(frame: DataFrame, *, whole: bool = False) -> list[Any]:
-    """The expressions of the frame's last operation; ``whole``: of all operations back to the views that it reads.
+    """The expressions of the frame's last operation.
 
-    What a choice of columns explodes is an operation of the plan, but none of its own here.
+    ``whole``: of all operations back to the views that it reads. What a choice of columns explodes
+    is an operation of the plan, but none of its own here.
     """
     found: list[Any] = []
     waiting = [_plan(frame)]
@@ -130,7 +135,8 @@ def expressions_of(frame: DataFrame, *, whole: bool = False) -> list[Any]:
 
 
 def aggregated_inputs(figures: Sequence[DataFrame]) -> list[list[Column]]:
-    """What each of an aggregate's figures, just made, takes of a row that may raise: expressions over the rows' columns."""
+    """What each of an aggregate's figures, just made, takes of a row that may raise:
+    expressions over the rows' columns."""
     context: Any = SparkContext._active_spark_context
     utilities = context._jvm.org.apache.spark.sql.classic.ExpressionUtils
     functions = [
@@ -142,7 +148,8 @@ def aggregated_inputs(figures: Sequence[DataFrame]) -> list[list[Column]]:
     def inputs(function: Any) -> list[Column]:
         columns = [Column(utilities.column(each)) for each in _taken(function)]
         guards = _options(function.filter())
-        # Spark computes what several functions have in common before their filters, and a distinct value, too.
+        # Spark computes what several functions have in common before their filters,
+        # and a distinct value, too.
         if number == 1 and not function.isDistinct() and guards and is_harmless(guards[0]):
             return [F.when(Column(utilities.column(guards[0])), each) for each in columns]
         return columns
@@ -157,7 +164,9 @@ def _taken(function: Any) -> list[Any]:
 
 
 def is_harmless(expression: Any) -> bool:
-    """Whether the expression has a value for every row: none of its parts can raise. False if that is not known."""
+    """Whether the expression has a value for every row: none of its parts can raise.
+
+    False if that is not known."""
     name = _name_of(expression)
     if name == "Cast":
         child = expression.child()
@@ -174,12 +183,15 @@ def _widens(old: str, new: str) -> bool:
 
 
 def may_raise(expressions: Sequence[Any]) -> list[str]:
-    """Parts of the expressions, as SQL, that are known to raise for some rows: divisions, casts of texts, and the like."""
+    """Parts of the expressions, as SQL, that are known to raise for some rows: divisions,
+    casts of texts, and the like."""
     return list(dict.fromkeys(_shown(each, one) for one in expressions for each in _parts(one) if _raises(each)))
 
 
 def _raises(part: Any) -> bool:
-    """Whether a part is known to raise for some rows; False if this PySpark's expressions cannot be asked."""
+    """Whether a part is known to raise for some rows.
+
+    False if this PySpark's expressions cannot be asked."""
     try:
         return _is_strict(part)
     except Py4JError:
@@ -211,7 +223,8 @@ def _may_be_zero(divisor: Any) -> bool:
 
 
 def implicit_casts(expressions: Sequence[Any]) -> list[ImplicitCast]:
-    """Texts that the expressions take for numbers, times and the like without a cast that is written down."""
+    """Texts that the expressions take for numbers, times and the like without a cast
+    that is written down."""
     context: Any = SparkContext._active_spark_context
     written = context._jvm.org.apache.spark.sql.catalyst.expressions.Cast.USER_SPECIFIED_CAST()
     found: dict[ImplicitCast, None] = {}
@@ -227,7 +240,9 @@ def implicit_casts(expressions: Sequence[Any]) -> list[ImplicitCast]:
 
 
 def _is_cast_function(cast_of: Any) -> bool:
-    """Whether a cast is written as a function: ``int(text)``. Spark gives one that it adds the text of what needs it."""
+    """Whether a cast is written as a function: ``int(text)``.
+
+    Spark gives one that it adds the text of what needs it."""
     text = _written(cast_of)
     if not _CAST_FUNCTIONS.match(text):
         return False
@@ -240,7 +255,9 @@ def _is_cast_function(cast_of: Any) -> bool:
 
 
 def _written(expression: Any) -> str:
-    """The part of the flow's SQL that the expression comes from; empty if Spark does not know it."""
+    """The part of the flow's SQL that the expression comes from.
+
+    Empty if Spark does not know it."""
     context = expression.origin().context()
     return "" if context is None else str(context.fragment())
 
@@ -270,7 +287,8 @@ def _is_text(expression: Any) -> bool:
 
 
 def _parts(expression: Any) -> Iterator[Any]:
-    """The expression and all in it, but for what is tried (`attempts`, ``try_divide`` and the like)."""
+    """The expression and all in it, but for what is tried (`attempts`,
+    ``try_divide`` and the like)."""
     if _name_of(expression) == "TryEval":
         return
     yield expression
@@ -314,7 +332,8 @@ def multiplies_rows(results: DataFrame) -> bool:
 def read_sources(results: DataFrame) -> list[str]:
     """The names of the sources in the order in which Spark's checkpoint and reports have them.
 
-    A source that no step reads is left out; one that is joined with itself is there twice. Empty if the plan does not say.
+    A source that no step reads is left out; one that is joined with itself is there twice. Empty
+    if the plan does not say.
     """
     names: list[str | None] = []
 
@@ -330,10 +349,12 @@ def read_sources(results: DataFrame) -> list[str]:
 
 
 def stateful_operations(results: DataFrame) -> list[str]:
-    """What Spark keeps state for, in the order of its plan, as texts that are equal as long as the state means the same.
+    """What Spark keeps state for, in the order of its plan, as texts that are equal as long as
+    the state means the same.
 
-    Spark itself compares only the types of what it kept. The texts have the operation with its groups, figures or condition, and how
-    the columns of groups and keys are made; they have no filters, delays, and names of results.
+    Spark itself compares only the types of what it kept. The texts have the operation with its
+    groups, figures or condition, and how the columns of groups and keys are made; they have no
+    filters, delays, and names of results.
     """
     found: list[str] = []
     for node in _nodes(results, only_streams=True):
@@ -343,7 +364,8 @@ def stateful_operations(results: DataFrame) -> list[str]:
             text = node.simpleString(_WHOLE).lstrip("~")  # which marks streams
             keys = {"Aggregate": "groupingExpressions", "Join": "condition"}.get(kind, "keys")
             ids = set(_ID.findall(str(getattr(node, keys)()) if kind != "Distinct" else text))
-            # Sorted without the numbers of expressions, for these differ from run to run: 1000 comes before 999.
+            # Sorted without the numbers of expressions, for these differ from run to
+            # run: 1000 comes before 999.
             made = sorted(_NOT_OF_STATE.sub("", each) for each in _definitions(children, ids))
             if kind == "Aggregate":
                 fields = StructType.fromJson(json.loads(node.schema().json()))
@@ -356,7 +378,8 @@ def stateful_operations(results: DataFrame) -> list[str]:
 
 
 def follows_clock(results: DataFrame) -> bool:
-    """Whether the flow keeps state that is out of time by the clock: `GroupStateTimeout.ProcessingTimeTimeout`."""
+    """Whether the flow keeps state that is out of time by the clock:
+    `GroupStateTimeout.ProcessingTimeTimeout`."""
     for node in _nodes(results):
         kind = node.nodeName()
         if "WithState" in kind:
@@ -367,7 +390,8 @@ def follows_clock(results: DataFrame) -> bool:
 
 
 def has_watermark(aggregated: DataFrame) -> bool:
-    """Whether the groups of an aggregate, just made, have a time with a watermark: state is forgotten by it."""
+    """Whether the groups of an aggregate, just made, have a time with a watermark:
+    state is forgotten by it."""
     node = _plan(aggregated)
     while node.nodeName() != "Aggregate":
         if node.children().size() != 1:
@@ -382,7 +406,9 @@ def _plan(frame: DataFrame) -> Any:
 
 
 def _nodes(results: DataFrame, *, only_streams: bool = False) -> Iterator[Any]:
-    """The nodes of a plan, each before its children; ``only_streams`` leaves out tables and files, with all that is below them."""
+    """The nodes of a plan, each before its children.
+
+    ``only_streams`` leaves out tables and files, with all that is below them."""
     waiting = [_plan(results)]
     while waiting:
         node = waiting.pop()
@@ -425,8 +451,8 @@ def _definitions(nodes: list[Any], ids: set[str]) -> set[str]:
 def output_mode(results: DataFrame) -> str:
     """How Spark is to give results: updated figures where it can, else rows that are final.
 
-    A single aggregate can be updated. Spark wants final rows where nothing is aggregated, for sessions, for aggregates
-    of aggregates, and where two streams are joined.
+    A single aggregate can be updated. Spark wants final rows where nothing is aggregated, for
+    sessions, for aggregates of aggregates, and where two streams are joined.
     """
     aggregates = 0
     final_only = False

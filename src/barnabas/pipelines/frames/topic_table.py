@@ -1,9 +1,12 @@
-"""A topic as a table: the last value of each key. A record without a value deletes its key, as log compaction reads it.
+"""A topic as a table: the last value of each key.
 
-Of a key that is in several partitions, because some were added, the record with the latest time counts (`barnabas.pipelines.frames.ordering`).
+A record without a value deletes its key, as log compaction reads it. Of a key that is in several
+partitions, because some were added, the record with the latest time counts
+(`barnabas.pipelines.frames.ordering`).
 
-A worker keeps the table and reads only what came since. It reads the topic again from its beginning when the topic was deleted and
-made again: its id is another, or, on brokers without topic ids, it ends before the position that was reached.
+A worker keeps the table and reads only what came since. It reads the topic again from its beginning
+when the topic was deleted and made again: its id is another, or, on brokers without topic ids, it
+ends before the position that was reached.
 """
 
 from typing import Any
@@ -26,16 +29,19 @@ TABLE_RECORDS = StructType(
 _READ = StructType([*TABLE_RECORDS.fields, SCHEMA["timestamp"]])
 _Rows = dict[Any, dict[int, dict[str, Any]]]
 _TOPICS: dict[str, tuple[dict[str, str], Offsets, _Rows, pa.Table]] = {}
-"""For each topic that this worker has read: its id, how far, of each key the last record of each partition, and these as a table.
+"""For each topic that this worker has read: its id, how far, of each key the last record of each
+partition, and these as a table.
 
-Of a record without a key only its position is kept, by which it is counted as one that does not fit.
+Of a record without a key only its position is kept, by which it is counted as one
+that does not fit.
 """
 
 
 def read_topic_table(key: str, source: dict[str, str]) -> pa.Table:
-    """The last record of each key that has a value, as of now; ``key`` identifies the table in this worker.
+    """The last record of each key that has a value, as of now.
 
-    A record without a key is the row of none: it comes without its value.
+    ``key`` identifies the table in this worker. A record without a key is the row of none: it
+    comes without its value.
     """
     options = SourceOptions.parse(source, streaming=False)
     cluster = KafkaCluster(options)
@@ -62,7 +68,9 @@ def read_topic_table(key: str, source: dict[str, str]) -> pa.Table:
 
 
 def _take(rows: _Rows, record: dict[str, Any]) -> None:
-    """Put a record in the place of the one before in its partition; the dictionaries of ``rows`` are not changed."""
+    """Put a record in the place of the one before in its partition.
+
+    The dictionaries of ``rows`` are not changed."""
     if record["key"] is None:
         rows[record["topic"], record["partition"], record["offset"]] = {0: {**record, "value": None}}
         return

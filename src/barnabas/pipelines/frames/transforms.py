@@ -1,9 +1,10 @@
 """What a flow does to rows, as functions DataFrame -> DataFrame that do no I/O.
 
-They take and give batch and streaming frames alike, so tests run them on a few rows. ``records`` are the columns key,
-value, topic, partition, offset of the source; ``parsed`` has the format's columns, the three position columns, and
-``_barnabas_bad``, which says why a row is bad, and is null for a good one, with ``_barnabas_error``, its class: NO_VALUE,
-MALFORMED, WRONG_TYPE, REQUIRED_NULL, NOT_EXPECTED, EXPRESSION, NO_TIME, KEY, NO_KEY or QUARANTINED.
+They take and give batch and streaming frames alike, so tests run them on a few rows. ``records``
+are the columns key, value, topic, partition, offset of the source; ``parsed`` has the format's
+columns, the three position columns, and ``_barnabas_bad``, which says why a row is bad, and is null
+for a good one, with ``_barnabas_error``, its class: NO_VALUE, MALFORMED, WRONG_TYPE, REQUIRED_NULL,
+NOT_EXPECTED, EXPRESSION, NO_TIME, KEY, NO_KEY or QUARANTINED.
 """
 
 from collections.abc import Sequence
@@ -99,7 +100,9 @@ _OFFSET = "source_offset"
 
 
 def record_types(source: Source, *, headers: bool = False) -> dict[str, str]:
-    """The columns of records that a flow needs of a source; the others are not built. Dead letters also need headers."""
+    """The columns of records that a flow needs of a source; the others are not built.
+
+    Dead letters also need headers."""
     types = dict(_RECORD_TYPES)
     if "timestamp" in source.record_columns:
         types |= {"timestamp": "timestamp", _TIME_TYPE: "int"}
@@ -114,8 +117,9 @@ def record_schema(source: Source) -> str:
 
 
 def parse_records(records: DataFrame, how: Format, record_columns: Sequence[str] = ()) -> DataFrame:
-    """Columns from values. A value that does not fit the format, or lacks a required column, becomes a bad row.
+    """Columns from values.
 
+    A value that does not fit the format, or lacks a required column, becomes a bad row.
     ``record_columns`` are those of the record that rows get, too: `Source.record_columns`.
     """
     if how.no_value == "skip":
@@ -133,7 +137,8 @@ def parse_records(records: DataFrame, how: Format, record_columns: Sequence[str]
     parsed = records.select(how.rules.decode(how, F.col("value")).alias(_ROW), *position, *originals, *beside)
     parsed = typed_rows(how, parsed, _ROW, _RECORD[1])
     if not how.rules.gives_reasons:
-        # Parsed again, as the columns stand there, in a column of its own: a reason looks at each of them.
+        # Parsed again, as the columns stand there, in a column of its own: a reason
+        # looks at each of them.
         parsed = parsed.withColumn(_TEXTS, F.when(_is_misfit(), untyped_struct(how, F.col(_RECORD[1]))))
         corrupt, record = F.col(f"{_TEXTS}.{CORRUPT}"), F.col(_RECORD[1]).cast("string")
         wrong = wrong_columns(how, F.col(_ROW), F.col(_TEXTS), corrupt, record)
@@ -241,15 +246,17 @@ def _foreign(how: Format) -> tuple[Column, Column]:
 def _computed_once(mark: Column) -> Column:
     """The same, computed where it stands.
 
-    Spark moves a filter through projections and puts what a column is made of in the place of its name, each time that the filter has
-    it. So the filter for good rows of a wide format would hold the parser a thousand times. Spark moves none through a projection that
-    may have another value next time, as it believes of this one.
+    Spark moves a filter through projections and puts what a column is made of in the place of its
+    name, each time that the filter has it. So the filter for good rows of a wide format would hold
+    the parser a thousand times. Spark moves none through a projection that may have another value
+    next time, as it believes of this one.
     """
     return F.when(F.spark_partition_id() >= 0, mark)
 
 
 def _of_record(name: str) -> Column:
-    """A column of the record for rows: bytes as a text of their own, headers as a map in which the last of a name counts."""
+    """A column of the record for rows: bytes as a text of their own, headers as a map in which
+    the last of a name counts."""
     if name == "timestamp":
         return F.col(name)
     if name == "key_bytes":
@@ -270,7 +277,8 @@ def _of_record(name: str) -> Column:
 
 
 def _beyond(how: Format) -> list[tuple[str, Column]]:
-    """Columns of times, and of values with times in them, each with the condition that one is outside of what outputs hold."""
+    """Columns of times, and of values with times in them, each with the condition that one is
+    outside of what outputs hold."""
     types = column_types(how)
     found = [(field.name, _has_odd_time(F.col(f"{_ROW}.{field.name}"), field.dataType)) for field in types]
     return [(name, condition) for name, condition in found if condition is not None]
@@ -365,7 +373,8 @@ def mark_rows(parsed: DataFrame, reason: Column, error: str) -> DataFrame:
 
 
 def mark_keyless(parsed: DataFrame) -> DataFrame:
-    """Rows of a table whose records have no key become bad rows: they replace none, and none replaces them."""
+    """Rows of a table whose records have no key become bad rows: they replace none,
+    and none replaces them."""
     reason = F.when(F.col(_RECORD[0]).isNull(), F.lit("the record has no key, by which tables know rows"))
     return parsed.withColumns(
         {
@@ -376,7 +385,8 @@ def mark_keyless(parsed: DataFrame) -> DataFrame:
 
 
 def table_counts() -> list[Column]:
-    """Figures over a table's parsed rows for `DataFrame.observe`: all, the bad ones, and an example of these."""
+    """Figures over a table's parsed rows for `DataFrame.observe`: all, the bad ones,
+    and an example of these."""
     example = F.min(F.concat(F.col(_BAD), F.lit(" ("), record_position(), F.lit(")")))
     return [F.count(F.lit(1)).alias("rows"), F.count(F.col(_BAD)).alias("bad_rows"), example.alias("example")]
 
@@ -407,7 +417,8 @@ def good_rows(parsed: DataFrame) -> DataFrame:
 
 
 def bad_counts(how: Format, expectations: Sequence[str] = ()) -> list[Column]:
-    """Figures over parsed rows for `DataFrame.observe`: all, the bad ones, these by class, column, expectation; examples."""
+    """Figures over parsed rows for `DataFrame.observe`: all, the bad ones, these by class,
+    column, expectation; examples."""
     example = F.concat(F.col(_BAD), F.lit(" ("), record_position(), F.lit(")"))
     counts = [F.count(F.lit(1)).alias("rows"), F.count(F.col(_BAD)).alias("bad_rows")]
     counts += [F.count_if(F.col(_ERROR) == each).alias(f"error:{each}") for each in _ERRORS]
@@ -434,7 +445,8 @@ def bad_rows(parsed: DataFrame) -> DataFrame:
 
 
 def bad_messages(parsed: DataFrame, flow_name: str) -> DataFrame:
-    """Bad rows as records for a dead-letter topic: as they came, with headers that say why and where from."""
+    """Bad rows as records for a dead-letter topic: as they came, with headers that
+    say why and where from."""
     ours = _headers(
         [
             ("barnabas.flow", F.lit(flow_name)),
@@ -451,7 +463,8 @@ def bad_messages(parsed: DataFrame, flow_name: str) -> DataFrame:
 
 
 def replayed_messages(parsed: DataFrame) -> DataFrame:
-    """Good rows of dead letters as records for the topics that they came from, with a header that says so."""
+    """Good rows of dead letters as records for the topics that they came from, with
+    a header that says so."""
     ours = _headers([("barnabas.replayed", record_position())])
     return parsed.where(F.col(_BAD).isNull()).select(
         F.col(_RECORD[0]).alias("key"),
@@ -467,11 +480,14 @@ def bad_reasons(parsed: DataFrame) -> DataFrame:
 
 
 def shape_rows(rows: DataFrame, transform: Transform) -> DataFrame:
-    """Derived columns in their order, then the filter, then the choice of columns (the position stays).
+    """Derived columns in their order, then the filter, then the choice of columns
+    (the position stays).
 
-    The filter may raise, and must not for rows that `good_rows` leaves out. Spark joins both conditions, that one first, but without
-    generated code for whole stages, as for wide formats, it computes what comes twice in them before both. So the filter stands
-    behind a condition that all rows fulfil, which Spark does not know, and has an alternative, or Spark would join it with "and".
+    The filter may raise, and must not for rows that `good_rows` leaves out. Spark joins both
+    conditions, that one first, but without generated code for whole stages, as for wide
+    formats, it computes what comes twice in them before both. So the filter stands behind a
+    condition that all rows fulfil, which Spark does not know, and has an alternative, or Spark
+    would join it with "and".
     """
     for name, expression in transform.derive.items():
         rows = rows.withColumn(name, F.expr(expression))
@@ -480,7 +496,8 @@ def shape_rows(rows: DataFrame, transform: Transform) -> DataFrame:
         if rows.columns.count(_OFFSET) == 1:
             is_read = F.col(_OFFSET) >= 0
             kept = F.when(is_read, kept).otherwise(is_read)
-            rows.where(F.expr(transform.where))  # refused by Spark if it is no condition; here a text would be made one
+            # Spark refuses what is no condition, while here a text would be made into one.
+            rows.where(F.expr(transform.where))
         rows = rows.where(kept)
     if transform.select:
         rows = rows.select(*[F.expr(each) for each in transform.select], *position_of(rows))
@@ -493,7 +510,9 @@ def position_of(rows: DataFrame) -> list[str]:
 
 
 def deduplicate_rows(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """The first row for each value of the columns; a repetition is known for as long as the watermark's delay."""
+    """The first row for each value of the columns.
+
+    A repetition is known for as long as the watermark's delay."""
     rows = with_equal_keys(rows, columns)
     if rows.isStreaming:
         return rows.dropDuplicatesWithinWatermark(list(columns))
@@ -503,8 +522,9 @@ def deduplicate_rows(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
 def aggregate_rows(rows: DataFrame, how: Aggregate) -> DataFrame:
     """One row for each group, and window where there is one: the keys first, then the figures.
 
-    Rows later than the watermark are dropped by Spark, which counts them in its progress. Windows have a column more, by which
-    Spark cuts windows of windows with the same watermark; `visible_columns` drops it from results.
+    Rows later than the watermark are dropped by Spark, which counts them in its progress. Windows
+    have a column more, by which Spark cuts windows of windows with the same watermark;
+    `visible_columns` drops it from results.
     """
     groups: list[Column] = [F.col(name) for name in how.group_by]
     time = how.time
@@ -529,7 +549,8 @@ def aggregate_rows(rows: DataFrame, how: Aggregate) -> DataFrame:
 
 
 def observe_timeless(rows: DataFrame, how: Aggregate, view: str) -> DataFrame:
-    """The rows, with those without a time counted in Spark's progress reports, as ``barnabas.timeless.VIEW``: no window has them."""
+    """The rows, with those without a time counted in Spark's progress reports, as
+    ``barnabas.timeless.VIEW``: no window has them."""
     if how.time is None or how.time in WINDOW_TIMES or not rows.isStreaming:
         return rows
     return rows.observe(f"barnabas.timeless.{view}", F.count_if(F.col(how.time).isNull()).alias("rows"))
@@ -546,8 +567,9 @@ def latest_per_key(
     """The last of the rows with an equal key, as `barnabas.pipelines.frames.ordering` says, for an
     upsert takes a key once; drops the position.
 
-    Rows that a join or a query made without a position have no order but that of ``order_by``: without it any of them stays. ``marked``
-    adds the column `MIXED`: whether rows of the key came from several partitions, and no column orders them.
+    Rows that a join or a query made without a position have no order but that of ``order_by``:
+    without it any of them stays. ``marked`` adds the column `MIXED`: whether rows of the key came
+    from several partitions, and no column orders them.
     """
     place = [
         F.col(name).desc()
@@ -571,10 +593,11 @@ def latest_per_key(
 
 
 def as_messages(batch: DataFrame, key: Sequence[str], flow_name: str, epoch: int) -> DataFrame:
-    """Result rows as records: key and value are JSON, the same for a row however often its batch is run.
+    """Result rows as records: key and value are JSON, the same for a row however
+    often its batch is run.
 
-    The headers name the flow and the micro-batch: of two records with an equal key and epoch, one is a repetition. A row that is
-    marked as `DELETION_MARK` is a record without a value.
+    The headers name the flow and the micro-batch: of two records with an equal key and epoch, one
+    is a repetition. A row that is marked as `DELETION_MARK` is a record without a value.
     """
     headers = [("barnabas.flow", F.lit(flow_name)), ("barnabas.epoch", F.lit(str(epoch)))]
     value = json_document([name for name in batch.columns if name != DELETION_MARK], batch.schema)

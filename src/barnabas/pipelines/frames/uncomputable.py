@@ -1,12 +1,17 @@
-"""Rows for which an expression of the flow raises, as a division by zero does, become bad rows of their source.
+"""Rows for which an expression of the flow raises, as a division by zero does, become
+bad rows of their source.
 
-So do those whose key one of the outputs cannot hold (`barnabas.pipelines.frames.keys`), as far as rows are of single records.
+So do those whose key one of the outputs cannot hold (`barnabas.pipelines.frames.keys`), as far as
+rows are of single records.
 
-Every expression of the steps that take records one by one (`barnabas.pipelines.specification.row_steps`) is tried on the parsed rows, in their
-order: derived columns, filters, choices of columns, and what figures are made of. A row goes as far as the filters let it.
-Expressions that have a value for every row are not tried, those of several values (explode) and what is behind them cannot be.
+Every expression of the steps that take records one by one
+(`barnabas.pipelines.specification.row_steps`) is tried on the parsed rows, in their order: derived
+columns, filters, choices of columns, and what figures are made of. A row goes as far as the filters
+let it. Expressions that have a value for every row are not tried, those of several values (explode)
+and what is behind them cannot be.
 
-A row without a time that gets as far as windows or sessions becomes a bad row, too: Spark leaves it out without a word.
+A row without a time that gets as far as windows or sessions becomes a bad row, too: Spark
+leaves it out without a word.
 """
 
 import re
@@ -38,9 +43,10 @@ def mark_uncomputable(
     drops: Sequence[Expectation] = (),
     sinks: Sequence[Sink] = (),
 ) -> DataFrame:
-    """The rows with those marked for which an expression raises, or whose key a sink cannot hold; the other columns stay as they are.
+    """The rows with those marked for which an expression raises, or whose key a sink cannot hold.
 
-    ``drops`` are expectations on the source's rows that leave rows out before all steps.
+    The other columns stay as they are. ``drops`` are expectations on the source's rows that leave
+    rows out before all steps.
     """
     attempts = _Attempts(parsed, drops, sinks)
     for chain in chains:
@@ -60,7 +66,8 @@ class _Attempts:
         self._reasons: list[Column] = []
         self._timeless: list[Column] = []
         self._kept: dict[str, str] = {}
-        """Columns of the parsed rows that have other values now, and under which name theirs are kept."""
+        """Columns of the parsed rows that have other values now, and under which
+        name theirs are kept."""
         self._count = 0
         self._reached = ""
 
@@ -76,7 +83,8 @@ class _Attempts:
                 if step.aggregate:
                     self._aggregate(f"{step.place}.aggregate".lstrip("."), step.aggregate)
             self._keys(chain[-1].key)
-        except PySparkException:  # of several values; or refused by Spark, which says so when the flow is made
+        except PySparkException:
+            # It has several values, or Spark refuses it and says so when the flow is made.
             return
 
     def marked(self) -> DataFrame:
@@ -142,13 +150,16 @@ class _Attempts:
             self._reach(is_met(each, self._asked()))
 
     def _reach(self, condition: Column) -> None:
-        """From here on only rows that fulfil the condition, and reached this point, are looked at."""
+        """From here on only rows that fulfil the condition, and reached this point,
+        are looked at."""
         name = self._new(_REACHED)
         self._rows = self._rows.withColumn(name, self._asked() & condition)
         self._reached = name
 
     def _tried(self, what: str, text: str, expression: Column) -> Column:
-        """The expression's value; a row for which it raises gets its reason. Raises `PySparkException` if it cannot be tried."""
+        """The expression's value; a row for which it raises gets its reason.
+
+        Raises `PySparkException` if it cannot be tried."""
         name = self._new(_ATTEMPT)
         tried = self._rows.withColumn(name, attempted_value(self._asked(), expression))
         if all(map(is_harmless, expressions_of(self._rows.select(expression)))):

@@ -1,7 +1,8 @@
-"""A flow as frames: its sources, tables and steps, one view after the other. Runs, checks, previews and tests use it.
+"""A flow as frames: its sources, tables and steps, one view after the other.
 
-A view is a DataFrame with a name. Steps in SQL see the views before them as tables; steps in Python take them as
-parameters. The frames may be streams or tables: `build_views` gets what reads a source's records.
+Runs, checks, previews and tests use it. A view is a DataFrame with a name. Steps in SQL see the
+views before them as tables; steps in Python take them as parameters. The frames may be streams or
+tables: `build_views` gets what reads a source's records.
 """
 
 import contextlib
@@ -44,7 +45,9 @@ class Views:
 def build_views(
     spark: SparkSession, flow: Flow, read: Callable[[Source], DataFrame], *, observed: bool = False
 ) -> Views:
-    """All frames of a flow; ``observed`` adds the counts of bad rows and expectations to Spark's progress reports."""
+    """All frames of a flow.
+
+    ``observed`` adds the counts of bad rows and expectations to Spark's progress reports."""
     views = Views()
     for source in flow.sources:
         parsed = transforms.parse_records(read(source), source.format, source.record_columns)
@@ -101,7 +104,8 @@ def step_rows(spark: SparkSession, step: FlowStep, views: Mapping[str, DataFrame
 
 
 def shape_step(step: FlowStep, rows: DataFrame) -> DataFrame:
-    """What a step does to its rows before they are aggregated, in the order that `steps` describes."""
+    """What a step does to its rows before they are aggregated, in the order that
+    `steps` describes."""
     rows = transforms.shape_rows(rows, step.transform)
     if step.watermark:
         rows = rows.withWatermark(step.watermark.time, step.watermark.delay)
@@ -111,14 +115,18 @@ def shape_step(step: FlowStep, rows: DataFrame) -> DataFrame:
 
 
 def _aggregated(flow: Flow, how: Aggregate, rows: DataFrame, view: str, *, observed: bool) -> DataFrame:
-    """The aggregate. Rows without a time that are records of a source are bad ones already; others are counted."""
+    """The aggregate.
+
+    Rows without a time that are records of a source are bad ones already; others are counted."""
     if observed and not aggregates_records(flow, how):
         rows = transforms.observe_timeless(rows, how, view)
     return transforms.aggregate_rows(rows, how)
 
 
 def run_sql(spark: SparkSession, text: str, views: Mapping[str, DataFrame]) -> DataFrame:
-    """The result of a query over views; commands (INSERT, DROP and the like) are refused by Spark's parser."""
+    """The result of a query over views.
+
+    Commands (INSERT, DROP and the like) are refused by Spark's parser."""
     parser: Any = spark._jsparkSession.sessionState().sqlParser()  # of classic sessions only
     parser.parseQuery(text)
     with temporary_views(spark, views):
@@ -127,7 +135,8 @@ def run_sql(spark: SparkSession, text: str, views: Mapping[str, DataFrame]) -> D
 
 @contextlib.contextmanager
 def temporary_views(spark: SparkSession, views: Mapping[str, DataFrame]) -> Iterator[None]:
-    """Names for the frames, for as long as the block runs: flows that share a session must not see each other's."""
+    """Names for the frames, for as long as the block runs: flows that share a session
+    must not see each other's."""
     for name, frame in views.items():
         frame.createOrReplaceTempView(name)
     try:

@@ -2,9 +2,11 @@
 
     current          the number of the version that flows use; replaced atomically
     1/model/         the fitted pipeline, as Spark ML saves it
-    1/version.json   metrics, columns, offsets of the training data, time; written last, so a version has it or is not whole
+    1/version.json   metrics, columns, offsets of the training data, time; written last, so a
+                     version has it or is not whole
 
-A running flow looks at ``current`` before each micro-batch: a new version is used from the next one on, without a stop.
+A running flow looks at ``current`` before each micro-batch: a new version is used from the
+next one on, without a stop.
 """
 
 import json
@@ -81,7 +83,9 @@ class ModelFolder:
         return version
 
     def next_folder(self) -> tuple[int, Path]:
-        """The next version's number and its folder, empty; what an earlier training left unfinished is removed."""
+        """The next version's number and its folder, empty.
+
+        What an earlier training left unfinished is removed."""
         self.path.mkdir(parents=True, exist_ok=True)
         number = max((each.version for each in self.versions()), default=0) + 1
         folder = self.path / str(number)

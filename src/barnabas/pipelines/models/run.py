@@ -1,4 +1,5 @@
-"""``barnabas pipeline train``: Spark comes up, reads the flow's topics up to their ends, and trains the flow's model."""
+"""``barnabas pipeline train``: Spark comes up, reads the flow's topics up to their ends, and
+trains the flow's model."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +19,9 @@ __all__ = ["train_flow", "train_on"]
 
 
 def train_flow(flow: Flow, say: Callable[[str], None] = lambda _: None) -> ModelVersion:
-    """A new version of the flow's model, which is not in use yet; raises `BarnabasError` with the reason if it fails."""
+    """A new version of the flow's model, which is not in use yet.
+
+    Raises `BarnabasError` with the reason if it fails."""
     require_extra()
     say("starting Spark")
     session = open_flow_session(flow)

@@ -1,7 +1,8 @@
 """Scoring: a column with the model's answer beside each result, micro-batch by micro-batch.
 
-A micro-batch that runs again after a crash must give the same rows, though another version may be in use by then. So the
-version of a micro-batch is noted in the checkpoint (``model.json``) before its rows go to the sinks.
+A micro-batch that runs again after a crash must give the same rows, though another version may be
+in use by then. So the version of a micro-batch is noted in the checkpoint (``model.json``) before
+its rows go to the sinks.
 """
 
 import json
@@ -52,7 +53,9 @@ class Scorer:
         )
 
     def score(self, batch: DataFrame, query: str, epoch: int) -> DataFrame:
-        """The micro-batch with the score and the version; the score is null where a number to learn from is null."""
+        """The micro-batch with the score and the version.
+
+        The score is null where a number to learn from is null."""
         number = self._version_of(query, epoch)
         if number != self._version:
             self._check(number)

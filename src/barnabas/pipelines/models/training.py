@@ -1,4 +1,5 @@
-"""Training: the flow's results in batch, up to where the topics end now, through a pipeline of Spark ML."""
+"""Training: the flow's results in batch, up to where the topics end now, through a
+pipeline of Spark ML."""
 
 import datetime
 import json
@@ -35,9 +36,11 @@ def train_model(
     offsets: dict[str, dict[str, int]],
     say: Callable[[str], None] = lambda _: None,
 ) -> ModelVersion:
-    """Fits a model on the rows, measures it on those held out, and keeps it as a new version, which is not in use yet.
+    """Fits a model on the rows, measures it on those held out, and keeps it as a new version,
+    which is not in use yet.
 
-    Rows without a label, or without one of the numbers, are left out. Raises `ModelError` if too few are left.
+    Rows without a label, or without one of the numbers, are left out. Raises
+    `ModelError` if too few are left.
     """
     is_test = F.expr(how.test) if how.test else F.rand(_SEED) < _TEST_SHARE
     known = rows.select(

@@ -28,7 +28,8 @@ __all__ = ["DUCKDB", "POSTGRESQL", "POSTGRES_KEY_BYTES", "SQLITE", "RowTableKind
 T = TypeVar("T", bound=TableSink)
 
 POSTGRES_KEY_BYTES = 2500
-"""How many bytes the texts of a key may have for PostgreSQL: an entry of its index has 2,704, its other columns included."""
+"""How many bytes the texts of a key may have for PostgreSQL: an entry of its index has 2,704,
+its other columns included."""
 _ADDRESS = 'like "postgresql://user@host/database"'
 
 

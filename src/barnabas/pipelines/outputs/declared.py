@@ -1,4 +1,6 @@
-"""How outputs are declared in a flow's file, as typed values. Needs neither Spark nor their packages."""
+"""How outputs are declared in a flow's file, as typed values.
+
+Needs neither Spark nor their packages."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -43,7 +45,8 @@ class Sink(Protocol):
 
     @property
     def order_by(self) -> str | None:
-        """A column that says which row of a key is the last one (`barnabas.pipelines.frames.ordering`)."""
+        """A column that says which row of a key is the last one
+        (`barnabas.pipelines.frames.ordering`)."""
         ...
 
 
@@ -57,7 +60,8 @@ class TableSink(Sink, Protocol):
 
     @property
     def delete_when(self) -> str | None:
-        """An SQL condition: a row of the results for which it is true deletes the row of its key."""
+        """An SQL condition: a row of the results for which it is true deletes the
+        row of its key."""
         ...
 
 
@@ -72,12 +76,14 @@ class DatabaseSink:
     delete_when: str | None = None
     """An SQL condition: a row of the results for which it is true deletes the row of its key."""
     order_by: str | None = None
-    """A column that says which row of a key is the last one (`barnabas.pipelines.frames.ordering`)."""
+    """A column that says which row of a key is the last one
+    (`barnabas.pipelines.frames.ordering`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSink:
-    """A topic that takes results as JSON, keyed by ``key``: read compacted it holds each result once."""
+    """A topic that takes results as JSON, keyed by ``key``: read compacted it holds
+    each result once."""
 
     topic: str
     key: tuple[str, ...]
@@ -100,9 +106,11 @@ class LakeSink:
     compact_every: int = 100
     """Delta only: after so many versions small files become large ones."""
     delete_when: str | None = None
-    """Delta only: an SQL condition; a row of the results for which it is true deletes the row of its key."""
+    """Delta only: an SQL condition; a row of the results for which it is true
+    deletes the row of its key."""
     order_by: str | None = None
-    """A column that says which row of a key is the last one (`barnabas.pipelines.frames.ordering`)."""
+    """A column that says which row of a key is the last one
+    (`barnabas.pipelines.frames.ordering`)."""
 
     @property
     def table(self) -> str:
@@ -140,7 +148,9 @@ class OpenSearchSink:
 
 @dataclass(frozen=True, slots=True)
 class FunctionSink:
-    """A Python function that takes each micro-batch's rows and number; after a crash the same number comes again."""
+    """A Python function that takes each micro-batch's rows and number.
+
+    After a crash the same number comes again."""
 
     function: Callable[..., None]
     key: tuple[str, ...]

@@ -1,7 +1,8 @@
 """DuckDB as flows use it: a database, or none, in which a query reaches nothing else.
 
-By itself DuckDB reads and writes any file that a query names, asks the network, installs extensions and sees this process's variables.
-The queries of charts come from a flow's file, which may be another person's, and views come from a database's file.
+By itself DuckDB reads and writes any file that a query names, asks the network, installs extensions
+and sees this process's variables. The queries of charts come from a flow's file, which may be
+another person's, and views come from a database's file.
 """
 
 import contextlib
@@ -27,19 +28,24 @@ _QUERIES = ("SELECT", "MULTI")
 
 @contextlib.contextmanager
 def open_duckdb(path: str = _NONE, *, read_only: bool = False) -> "Iterator[duckdb.DuckDBPyConnection]":
-    """A connection whose settings no query can change, closed at the end of the block; times are in UTC. Raises ``duckdb.Error``."""
+    """A connection whose settings no query can change, closed at the end of the block.
+
+    Times are in UTC. Raises ``duckdb.Error``."""
     import duckdb
 
     with duckdb.connect(path, read_only=read_only, config=_CLOSED) as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        if read_only or path == _NONE:  # a writer needs the files beside its own, such as the log of its transactions
+        # A writer needs the files beside its own, such as the log of its transactions.
+        if read_only or path == _NONE:
             connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
         yield connection
 
 
 def select_problem(connection: "duckdb.DuckDBPyConnection", query: str) -> str | None:
-    """Why a text is not one query that only reads; None if it is. Nothing is run. Raises ``duckdb.ParserException``."""
+    """Why a text is not one query that only reads; None if it is.
+
+    Nothing is run. Raises ``duckdb.ParserException``."""
     found = connection.extract_statements(query)
     if len(found) != 1:
         return f"has {len(found)} statements, but must be one SELECT" if found else "is empty"

@@ -1,7 +1,8 @@
-"""A table of a DuckDB file as a sink: a batch's rows and its epoch are one transaction, as in `barnabas.pipelines.outputs.table`.
+"""A table of a DuckDB file as a sink: a batch's rows and its epoch are one transaction, as in
+`barnabas.pipelines.outputs.table`.
 
-DuckDB lets one process write, or several read. So the file is opened for each batch and closed again: between batches
-dashboards and notebooks can read it. A batch waits while they do.
+DuckDB lets one process write, or several read. So the file is opened for each batch and closed
+again: between batches dashboards and notebooks can read it. A batch waits while they do.
 """
 
 import contextlib
@@ -54,7 +55,8 @@ _ROUNDED = [
     ("DOUBLE", "FLOAT"),
     *((ours, kind) for ours in ("TIMESTAMPTZ", "TIMESTAMP") for kind in ("DATE", "TIMESTAMP_S", "TIMESTAMP_MS")),
 ]
-"""Types of ours, and those of columns that others made, which take several of our values for one."""
+"""Types of ours, and those of columns that others made, which take several of our
+values for one."""
 
 
 class DuckTable:
@@ -110,7 +112,8 @@ class DuckTable:
                 connection = self._connect(opened)
                 connection.execute("BEGIN")
                 yield connection
-                connection.execute("COMMIT")  # what is not committed is rolled back when the connection is closed
+                # What is not committed is rolled back when the connection is closed.
+                connection.execute("COMMIT")
         except self._duckdb.Error as error:
             advice = f" {DROPPED_TABLE_ADVICE}" if isinstance(error, self._duckdb.CatalogException) else ""
             advice += unique_advice(error, self._sink.table, self._sink.key)

@@ -1,4 +1,5 @@
-"""The table in which databases keep the last micro-batch of each sink (`barnabas.pipelines.outputs.table`). Needs no package."""
+"""The table in which databases keep the last micro-batch of each sink
+(`barnabas.pipelines.outputs.table`). Needs no package."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,11 +1,13 @@
-"""What a kind of output is: how it is declared, where it writes, and the table that takes its batches. Needs no package.
+"""What a kind of output is: how it is declared, where it writes, and the table that takes its
+batches. Needs no package.
 
 A kind is a subclass of `TableKind` with one object, which is registered in
 `barnabas.pipelines.outputs.registry`. A table needs no other place: reading a flow's file, its
 check, dry run, run, dashboard and verification ask the registered object. Topics and functions are
 also named where Spark writes them.
 
-A kind that needs packages imports them inside of its methods: all kinds are imported whenever a flow's file is read.
+A kind that needs packages imports them inside of its methods: all kinds are imported
+whenever a flow's file is read.
 """
 
 import os
@@ -55,7 +57,8 @@ class Declaration:
 
     table: SpecTable
     key: tuple[str, ...]
-    """The columns of the results' keys: of the file, of the aggregate, or the position of a record."""
+    """The columns of the results' keys: of the file, of the aggregate, or the
+    position of a record."""
     near: SourceCluster
     is_aggregated: bool = False
 
@@ -98,7 +101,8 @@ class OutputKind(Generic[S]):
     type: ClassVar[str]
     """Its name in flows' files."""
     template: ClassVar[str] = ""
-    """The fields that ``barnabas pipeline new`` writes, with the places ``{name}`` and ``{text}``; "" for a kind not offered."""
+    """The fields that ``barnabas pipeline new`` writes, with the places ``{name}`` and ``{text}``;
+    "" for a kind not offered."""
     tells_positions_apart: ClassVar[bool] = True
     """Whether rows of one position replace each other, so that no record may become several."""
     unreadable: ClassVar[str] = ""
@@ -109,11 +113,14 @@ class OutputKind(Generic[S]):
         raise NotImplementedError
 
     def title(self, sink: S) -> str:
-        """The output as messages and checkpoints name it; another title is another output to a checkpoint."""
+        """The output as messages and checkpoints name it.
+
+        Another title is another output to a checkpoint."""
         raise NotImplementedError
 
     def places(self, sink: S) -> set[object]:
-        """Where it writes, in a form that is equal for equal places: no two outputs of a flow may share one."""
+        """Where it writes, in a form that is equal for equal places: no two outputs
+        of a flow may share one."""
         raise NotImplementedError
 
     def repetition(self, sink: S) -> str:
@@ -134,14 +141,17 @@ class TableKind(OutputKind[T]):
 
     key_limits: ClassVar[KeyLimits | None] = None
     empty_folder_is_null: ClassVar[str] = ""
-    """The system that takes an empty text in ``partition_by`` for null, and whose folders have names of limited length."""
+    """The system that takes an empty text in ``partition_by`` for null, and whose folders have
+    names of limited length."""
 
     def open(self, sink: T, opening: TableOpening) -> "OutputTable":
         """The table, connected and prepared. Raises `BarnabasError`."""
         raise NotImplementedError
 
     def inspect(self, sink: T, flow: str, query: str) -> "TableState | None":
-        """The table as it is, without changing it; None if it is not there. Raises `BarnabasError`."""
+        """The table as it is, without changing it; None if it is not there.
+
+        Raises `BarnabasError`."""
         raise NotImplementedError
 
     def title(self, sink: T) -> str:
@@ -162,7 +172,9 @@ class TableKind(OutputKind[T]):
         return type(self).read is not TableKind.read
 
     def read(self, sink: T, wait: Callable[[float], None]) -> "pa.Table":  # noqa: ARG002  # a default
-        """All rows; times are times, whatever form the output keeps them in. ``wait`` pauses. Raises `NoResultError`."""
+        """All rows; times are times, whatever form the output keeps them in.
+
+        ``wait`` pauses. Raises `NoResultError`."""
         raise NoResultError("the results of this sink cannot be read back")
 
     def rows(self, sink: T, wait: Callable[[float], None]) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
@@ -208,7 +220,9 @@ def read_deletion(given: Declaration) -> str | None:
 
 
 def read_table_name(table: SpecTable, *, with_schema: bool = False) -> str:
-    """The name of a table, which may be one of a schema; it is not the table that keeps which micro-batches were applied."""
+    """The name of a table, which may be one of a schema.
+
+    It is not the table that keeps which micro-batches were applied."""
     name = table.needed("table")
     pattern = rf"{NAME.pattern}(\.{NAME.pattern})?" if with_schema else NAME.pattern
     if not re.fullmatch(pattern, name):

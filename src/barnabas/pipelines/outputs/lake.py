@@ -1,13 +1,16 @@
-"""Lake tables as sinks: a folder of Parquet files, and a Delta table through delta-rs, which needs no jars.
+"""Lake tables as sinks: a folder of Parquet files, and a Delta table through
+delta-rs, which needs no jars.
 
-Parquet: a batch is one file, or one for each value of ``partition_by``, whose name holds the query and the epoch. A file
-appears whole or not at all, and a batch that runs again replaces its files with equal ones. So plain readers of the folder
-see each row once. A new query (another checkpoint) would read the topics again and write all rows a second time: the
-folder remembers its query, and refuses another.
+Parquet: a batch is one file, or one for each value of ``partition_by``, whose name holds the
+query and the epoch. A file appears whole or not at all, and a batch that runs again replaces its
+files with equal ones. So plain readers of the folder see each row once. A new query (another
+checkpoint) would read the topics again and write all rows a second time: the folder remembers its
+query, and refuses another.
 
-Delta: a batch is one commit, which carries the query and the epoch as a transaction of an application; that is how Delta
-itself recognises repetitions. Rows that are keyed by where they came from are appended. Others, and those of a new query
-into a table that has rows, are merged on their key.
+Delta: a batch is one commit, which carries the query and the epoch as a transaction of an
+application; that is how Delta itself recognises repetitions. Rows that are keyed by where
+they came from are appended. Others, and those of a new query into a table that has rows, are
+merged on their key.
 """
 
 import re
@@ -27,14 +30,17 @@ from barnabas.pipelines.outputs.table import DELETION_MARK, TableState
 __all__ = ["DeltaTableSink", "ParquetFolder", "inspect_lake", "open_lake"]
 
 _NOTES = "_barnabas"
-"""The flows that write to a folder, and of each the query, as empty folders: some readers take every file for Parquet."""
+"""The flows that write to a folder, and of each the query, as empty folders: some readers
+take every file for Parquet."""
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _APPEND, _MERGE = "append", "merge"
 _DELETED = f"it was deleted while the flow ran, or is an older copy, and lacks rows up to now. Restore it as it was; or {REFILL_ADVICE}"
 
 
 def open_lake(sink: LakeSink, schema: pa.Schema, *, rows_change: bool) -> "ParquetFolder | DeltaTableSink":
-    """The lake table, made if it is not there. ``rows_change``: rows of an equal key come again, with other values."""
+    """The lake table, made if it is not there.
+
+    ``rows_change``: rows of an equal key come again, with other values."""
     missing = [name for name in sink.partition_by if name not in schema.names]
     if missing:
         raise OutputError(
@@ -83,7 +89,9 @@ class ParquetFolder:
         return True
 
     def last_epoch(self, flow: str, query: str) -> int | None:
-        """-1 if the folder has no note of the query; a batch without rows leaves no file, so more is not known."""
+        """-1 if the folder has no note of the query.
+
+        A batch without rows leaves no file, so more is not known."""
         return None if _has_note(self._sink, flow, query) else -1
 
     def _claim(self, flow: str, query: str) -> None:
@@ -150,7 +158,8 @@ def _inspect_delta(sink: LakeSink, flow: str, query: str) -> TableState | None:
 
 
 def _plain(error: Exception) -> str:
-    """What the operating system says, where the library wraps it in Rust's notation; else the text as one line."""
+    """What the operating system says, where the library wraps it in Rust's notation;
+    else the text as one line."""
     text = str(error)
     found = re.search(r'Os \{ .*message: "([^"]+)" \}', text)
     return found[1] if found else " ".join(text.split())
@@ -174,7 +183,9 @@ def _has_note(sink: LakeSink, flow: str, query: str) -> bool:
 
 
 def _owners(note: Path) -> list[str]:
-    """The query that fills the folder for a flow. The note was a file once, which is taken as it is."""
+    """The query that fills the folder for a flow.
+
+    The note was a file once, which is taken as it is."""
     if note.is_file():
         return [note.read_text(encoding="utf-8").strip()]
     return [each.name for each in note.iterdir()] if note.is_dir() else []
@@ -219,7 +230,8 @@ class DeltaTableSink:
             if rows.num_rows and (way == _MERGE or DELETION_MARK in rows.column_names):
                 self._merge(rows, properties)
                 rows = rows.slice(0, 0)
-            # A merge that changes nothing leaves no commit: of no rows, and of deletions of what is not there.
+            # A merge that changes nothing leaves no commit: of no rows, and of
+            # deletions of what is not there.
             if self._way(flow, query) != (way, epoch):
                 rows = rows.select([name for name in rows.column_names if name != DELETION_MARK])
                 self._delta.write_deltalake(self._table, rows, mode="append", commit_properties=properties)
@@ -230,7 +242,8 @@ class DeltaTableSink:
         return True
 
     def _require_folders(self, rows: pa.Table) -> None:
-        """Raise `OutputError` for an empty text that is to make a folder: Delta's protocol takes it for null, and so for another key."""
+        """Raise `OutputError` for an empty text that is to make a folder: Delta's protocol takes it
+        for null, and so for another key."""
         for name in self._sink.partition_by:
             if pa.types.is_string(rows.schema.field(name).type) and pc.any(pc.equal(rows[name], "")).as_py():
                 raise OutputError(
@@ -239,7 +252,9 @@ class DeltaTableSink:
                 )
 
     def _followed(self, flow: str, query: str) -> tuple[str, int | None]:
-        """As `_way`, of the table as it is now; raises `OutputError` if it lacks what this run has put into it."""
+        """As `_way`, of the table as it is now.
+
+        Raises `OutputError` if it lacks what this run has put into it."""
         is_there = (Path(self._sink.path) / "_delta_log").is_dir()
         if is_there:
             self._table.update_incremental()
@@ -267,8 +282,9 @@ class DeltaTableSink:
         return (_APPEND if is_empty and not self._rows_change else _MERGE), None
 
     def _merge(self, rows: pa.Table, properties: Any) -> None:
-        # "=" lets the engine join by hash; nulls in a key are rare, and one group. Without parentheses the engine's parser takes
-        # all that follows IS NOT DISTINCT FROM for its right side.
+        # "=" lets the engine join by hash; nulls in a key are rare, and one group. Without
+        # parentheses the engine's parser takes all that follows IS NOT DISTINCT FROM for its
+        # right side.
         conditions = [
             f'(target."{name}" {"IS NOT DISTINCT FROM" if rows[name].null_count else "="} source."{name}")'
             for name in self._sink.key

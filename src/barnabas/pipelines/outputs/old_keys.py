@@ -1,11 +1,14 @@
-"""Rows of a table whose keys were written by an earlier rule of equality, which kept several keys as one, or one as several.
+"""Rows of a table whose keys were written by an earlier rule of equality, which kept several keys
+as one, or one as several.
 
 `barnabas.pipelines.frames.keys` has the rule of today. Before it
 
-- bytes that are not UTF-8, and in PostgreSQL U+0000, were kept as U+FFFD in texts: such a row may be of several keys;
+- bytes that are not UTF-8, and in PostgreSQL U+0000, were kept as U+FFFD in texts: such a
+  row may be of several keys;
 - SQLite kept NaN as NULL;
 - -0.0 was kept beside 0.0;
-- Delta compared what stands behind a null in a key with nothing, so that a row with one may have replaced others.
+- Delta compared what stands behind a null in a key with nothing, so that a row with one
+  may have replaced others.
 """
 
 import sqlite3
@@ -31,7 +34,8 @@ _NUMBERS = ("float", "double")
 def old_keys(sink: TableSink, types: Mapping[str, str]) -> list[str]:
     """What is odd about rows of an output, for each column of the key and each oddity.
 
-    ``types`` are Spark's of the rows' columns. Raises `OutputError` if the table cannot be read, or is not there.
+    ``types`` are Spark's of the rows' columns. Raises `OutputError` if the table cannot
+    be read, or is not there.
     """
     try:
         return list(_old_keys(sink, types))

@@ -1,15 +1,15 @@
 """An index of OpenSearch as a sink, through its bulk protocol over HTTP.
 
-The id of a document is the row's key, so a row that comes again replaces itself. The index keeps which query of which flow
-fills it, in ``_meta`` of its mapping:
+The id of a document is the row's key, so a row that comes again replaces itself. The index keeps
+which query of which flow fills it, in ``_meta`` of its mapping:
 
     {"barnabas": {FLOW: QUERY}}
 
-OpenSearch makes an index that is missing when documents come. So an index that was deleted while the flow ran, or since, is
-there again and lacks rows, but it has another UUID and no such note.
+OpenSearch makes an index that is missing when documents come. So an index that was deleted while
+the flow ran, or since, is there again and lacks rows, but it has another UUID and no such note.
 
-Failures that pass (no connection, 429 and 5xx, for the whole request or for one document) are tried again with growing pauses
-for a minute; others end the flow with the server's reason.
+Failures that pass (no connection, 429 and 5xx, for the whole request or for one document) are tried
+again with growing pauses for a minute; others end the flow with the server's reason.
 """
 
 import hashlib
@@ -64,7 +64,8 @@ _LIMITS: dict[str, dict[str, Any]] = {
     "double": {"ignore_malformed": True},
     "keyword": {"ignore_above": 32_766 // 4},
 }
-"""What documents may have, and no search finds: numbers that are none (NaN), texts longer than a term. Otherwise the server refuses them."""
+"""What documents may have, and no search finds: numbers that are none (NaN), texts longer than a
+term. Otherwise the server refuses them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,9 @@ class _IndexState:
 
 
 class OpenSearchIndex:
-    """An index, made with the columns' types if it is not there. Without ``types`` it is only looked at."""
+    """An index, made with the columns' types if it is not there.
+
+    Without ``types`` it is only looked at."""
 
     def __init__(
         self,
@@ -118,7 +121,9 @@ class OpenSearchIndex:
             self._patience_s = _PATIENCE_S
 
     def is_there(self) -> bool:
-        """Whether there is such an index; raises `OutputError` if the server does not answer that."""
+        """Whether there is such an index.
+
+        Raises `OutputError` if the server does not answer that."""
         status, answer = self._send("HEAD", "")
         if status >= 300 and status != 404:
             raise self._refused(status, answer)
@@ -149,7 +154,9 @@ class OpenSearchIndex:
         return True
 
     def _claim(self, flow: str, query: str) -> None:
-        """Keep in the index that the query fills it; raises `OutputError` if it is not the index that it filled before."""
+        """Keep in the index that the query fills it.
+
+        Raises `OutputError` if it is not the index that it filled before."""
         state = self._state()
         if state is None or (self._uuid and state.uuid != self._uuid):
             raise OutputError(
@@ -166,7 +173,9 @@ class OpenSearchIndex:
                 raise self._refused(status, answer)
 
     def last_epoch(self, flow: str, query: str) -> int | None:
-        """-1 if the index does not have the note of the query; an index keeps no epochs, so more is not known."""
+        """-1 if the index does not have the note of the query.
+
+        An index keeps no epochs, so more is not known."""
         state = self._state()
         if state is None:
             return -1
@@ -186,7 +195,9 @@ class OpenSearchIndex:
         return _IndexState(uuid if isinstance(uuid, str) else None, meta if isinstance(meta, dict) else {})
 
     def _requests(self, rows: pa.Table) -> Iterator[list[bytes]]:
-        """Pairs of lines, an action and a document, up to a request's size; a deletion has no document."""
+        """Pairs of lines, an action and a document, up to a request's size.
+
+        A deletion has no document."""
         lines: list[bytes] = []
         size = 0
         for row in row_dicts(rows):
@@ -248,7 +259,9 @@ class OpenSearchIndex:
         return left
 
     def _send(self, method: str, path: str, body: bytes | None = None) -> tuple[int, Any]:
-        """The status and the answer; a server that cannot be reached, or is not ready, is tried again."""
+        """The status and the answer.
+
+        A server that cannot be reached, or is not ready, is tried again."""
         url = f"{self._url}/{urllib.parse.quote(self._sink.table)}{path}"
         headers = self._headers if path.startswith("/_bulk") else {**self._headers, "Content-Type": "application/json"}
         for pause_s in self._pauses():
@@ -259,7 +272,8 @@ class OpenSearchIndex:
                 if not _passes(status) or pause_s is None:
                     return status, answer
             except (OSError, http.client.HTTPException) as error:
-                reason = getattr(error, "reason", error)  # of the library's error, which hides it in its text
+                # The library's error hides its reason in its text.
+                reason = getattr(error, "reason", error)
                 reason = getattr(reason, "strerror", None) or reason
                 if pause_s is None:
                     raise OutputError(

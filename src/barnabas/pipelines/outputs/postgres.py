@@ -1,4 +1,5 @@
-"""Connections to PostgreSQL, of sinks, tables and dashboards: what goes wrong is reported without the address's password.
+"""Connections to PostgreSQL, of sinks, tables and dashboards: what goes wrong is reported
+without the address's password.
 
 libpq quotes what it cannot read of an address, and psycopg what it has asked a name server for.
 """
@@ -20,7 +21,9 @@ class PostgresError(BarnabasError):
 
 
 def open_postgres(url: str, **settings: Any) -> "psycopg.Connection[Any]":
-    """A connection; ``settings`` are for what the address does not set. Raises `PostgresError` and ``psycopg.Error``."""
+    """A connection; ``settings`` are for what the address does not set.
+
+    Raises `PostgresError` and ``psycopg.Error``."""
     try:
         import psycopg
     except ImportError as error:

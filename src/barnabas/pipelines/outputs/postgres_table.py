@@ -1,8 +1,9 @@
-"""A table of PostgreSQL as a sink, through psycopg: COPY to a temporary table, then one upsert (`barnabas.pipelines.outputs.table`).
+"""A table of PostgreSQL as a sink, through psycopg: COPY to a temporary table, then one upsert
+(`barnabas.pipelines.outputs.table`).
 
-A server that goes away in the midst of a batch (a restart, a crash, a failover) is waited for: the connection is opened again
-and the batch applied again from its start. If the lost answer was that of a commit, the epoch says so, and the batch changes
-nothing.
+A server that goes away in the midst of a batch (a restart, a crash, a failover) is waited for: the
+connection is opened again and the batch applied again from its start. If the lost answer was that
+of a commit, the epoch says so, and the batch changes nothing.
 """
 
 import logging
@@ -47,7 +48,8 @@ _LIMITS = {"connect_timeout": "10", "tcp_user_timeout": "30000"}
 noticed."""
 _TIMES = tuple(f"timestamp({digits}) {zone} time zone" for digits in range(6) for zone in ("with", "without"))
 _ROUNDED = {"double precision": ("real",), "timestamptz": ("date", *_TIMES), "timestamp": ("date", *_TIMES)}
-"""Types of ours, and those of columns that others made, which take several of our values for one."""
+"""Types of ours, and those of columns that others made, which take several of our
+values for one."""
 
 
 class PostgresTable:
@@ -72,7 +74,8 @@ class PostgresTable:
         self._types = dict(types)
         self._is_stopped = is_stopped
         self._applied: dict[tuple[str, str], int] = {}
-        """The last micro-batch of each flow and query that this run applied, which a restored server may lack."""
+        """The last micro-batch of each flow and query that this run applied, which a
+        restored server may lack."""
         self._clock = clock
         self._wait = wait
         try:
@@ -157,8 +160,9 @@ class PostgresTable:
 
     def _apply(self, rows: pa.Table, flow: str, query: str, epoch: int) -> bool:
         with self._connection.transaction():
-            # The connection before may have been lost while the server committed: wait for the end of its transaction. The
-            # note of a query's first batch is not there yet and cannot be locked.
+            # The connection before may have been lost while the server committed: wait for
+            # the end of its transaction. The note of a query's first batch is not there yet
+            # and cannot be locked.
             self._execute("SELECT pg_advisory_xact_lock(hashtext(%s), hashtext(%s))", (flow, self._sink.table))
             last = self._last_epoch(flow, query)
             if last < self._applied.get((flow, query), -1):
@@ -170,7 +174,8 @@ class PostgresTable:
                 return False
             kept, deleted = split_deleted(rows)
             if deleted.num_rows:
-                self._load(deleted, self._sink.key)  # the others may be null where the table has none
+                # The other columns may be null where the table allows no nulls.
+                self._load(deleted, self._sink.key)
                 self._delete()
                 self._execute(f"DROP TABLE {self._batch}")
             self._upsert(kept)
@@ -265,8 +270,9 @@ def _postgres_type(type_name: str) -> str:
 def _without_nul(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     """PostgreSQL's texts cannot hold U+0000; one such record must not end a flow.
 
-    Two keys must not become one either. A record with such a key is a bad row (`barnabas.pipelines.frames.keys`); raises `DatabaseError`
-    for a key that was made of several records.
+    Two keys must not become one either. A record with such a key is a bad row
+    (`barnabas.pipelines.frames.keys`); raises `DatabaseError` for a key that was made of
+    several records.
     """
     for number, field in enumerate(rows.schema):
         column = rows.column(number)

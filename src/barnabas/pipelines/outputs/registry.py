@@ -5,7 +5,8 @@
     search, opensearch           index_kinds.py
     topic, function              spark_kinds.py
 
-Other programs register theirs with `register_output`, before they read a flow's file. Needs no package.
+Other programs register theirs with `register_output`, before they read a flow's
+file. Needs no package.
 """
 
 from collections.abc import Callable, Mapping
@@ -68,7 +69,8 @@ def kind_of(sink: Sink) -> OutputKind[Any]:
 
 
 def is_table(sink: Sink) -> bool:
-    """Whether the output is a table, which takes Arrow tables and knows a flow's micro-batches by the flow's name."""
+    """Whether the output is a table, which takes Arrow tables and knows a flow's
+    micro-batches by the flow's name."""
     return isinstance(kind_of(sink), TableKind)
 
 
@@ -87,7 +89,9 @@ def open_output(
     rows_change: bool,
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> "OutputTable":
-    """The table of an output, as `TableKind.open` has it. Raises `OutputError` if the rows lack a column of the key."""
+    """The table of an output, as `TableKind.open` has it.
+
+    Raises `OutputError` if the rows lack a column of the key."""
     if missing := [name for name in sink.key if name not in types]:
         raise OutputError(
             f"the key of table {sink.table} names {', '.join(missing)}, but the rows have {', '.join(types)}"
@@ -96,7 +100,9 @@ def open_output(
 
 
 def inspect_output(sink: TableSink, flow: str, query: str) -> "TableState | None":
-    """The table of an output as it is, without changing it; None if it is not there. Raises `BarnabasError`."""
+    """The table of an output as it is, without changing it; None if it is not there.
+
+    Raises `BarnabasError`."""
     return table_kind_of(sink).inspect(sink, flow, query)
 
 

@@ -1,4 +1,5 @@
-"""What a flow has put into an output, read back: rows of databases and lakes, as tables of Arrow."""
+"""What a flow has put into an output, read back: rows of databases and lakes, as
+tables of Arrow."""
 
 import contextlib
 import re
@@ -42,7 +43,9 @@ def read_parquet(path: str) -> pa.Table:
 
 
 def read_duckdb(sink: DatabaseSink, wait: Callable[[float], None]) -> pa.Table:
-    """All rows of a table of a DuckDB file; ``wait`` pauses while a batch is written. Raises `NoResultError`."""
+    """All rows of a table of a DuckDB file; ``wait`` pauses while a batch is written.
+
+    Raises `NoResultError`."""
     import duckdb
 
     if not Path(sink.url).exists():

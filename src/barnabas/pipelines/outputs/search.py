@@ -1,8 +1,9 @@
-"""A full-text index as a sink, in a SQLite file (FTS5): results can be searched at once, with no server.
+"""A full-text index as a sink, in a SQLite file (FTS5): results can be searched at
+once, with no server.
 
-The rows are a table of `SqliteTable`, so upserts, epochs and replays are those of any SQLite sink. Triggers keep the
-index in the same transaction. The index refers to rows by a column of its own, for SQLite may number rows differently
-after VACUUM.
+The rows are a table of `SqliteTable`, so upserts, epochs and replays are those of any SQLite sink.
+Triggers keep the index in the same transaction. The index refers to rows by a column of its own,
+for SQLite may number rows differently after VACUUM.
 """
 
 import sqlite3
@@ -50,9 +51,10 @@ class SearchIndex:
 
 
 def _prepare_index(sink: SearchSink, connection: sqlite3.Connection, is_new: bool) -> None:
-    """Make what is missing of index and triggers. A new table, or other columns of text, begin with a new index.
+    """Make what is missing of index and triggers.
 
-    The index of a table that was dropped stays in the file, and would find rows that are gone.
+    A new table, or other columns of text, begin with a new index. The index of a table that was
+    dropped stays in the file, and would find rows that are gone.
     """
     table, index = quoted(sink.table), quoted(f"{sink.table}_index")
     indexed = [row[1] for row in connection.execute(f"PRAGMA table_info({index})")]
@@ -97,9 +99,11 @@ class Hit:
 
 
 def search_index(sink: SearchSink, words: str, limit: int = 10) -> list[Hit]:
-    """The best hits for a query of FTS5: words, ``"a phrase"``, ``prefix*``, AND, OR, NOT, ``column: word``.
+    """The best hits for a query of FTS5: words, ``"a phrase"``, ``prefix*``, AND,
+    OR, NOT, ``column: word``.
 
-    What is no query of FTS5, such as an address with dots, is searched for word by word. Raises `OutputError`.
+    What is no query of FTS5, such as an address with dots, is searched for word by
+    word. Raises `OutputError`.
     """
     try:
         with closing(

@@ -15,8 +15,8 @@ __all__ = ["read_sink", "refuse_equal_sinks"]
 def read_sink(table: SpecTable, groups: tuple[str, ...] | None, near: SourceCluster) -> Sink:
     """One of the tables ``[[sinks]]``.
 
-    ``groups`` are the columns of the aggregate that gives the results their keys, None if none does. ``near`` is the
-    first source's cluster.
+    ``groups`` are the columns of the aggregate that gives the results their keys, None if none
+    does. ``near`` is the first source's cluster.
     """
     order_by = table.text("order_by")
     sink = _read_sink(table, groups, near)

@@ -1,4 +1,5 @@
-"""The kinds ``topic`` and ``function``, whose batches Spark writes (`barnabas.pipelines.running.batch_sinks`). Needs no package."""
+"""The kinds ``topic`` and ``function``, whose batches Spark writes
+(`barnabas.pipelines.running.batch_sinks`). Needs no package."""
 
 import inspect
 from typing import ClassVar

@@ -41,7 +41,8 @@ def quoted(name: str) -> str:
 
 
 def batch_name(table: str) -> str:
-    """A name for a batch's rows beside the table that takes them, which may be named as they are."""
+    """A name for a batch's rows beside the table that takes them, which may be named
+    as they are."""
     return f"{BATCH}_rows" if table.rpartition(".")[2].lower() == BATCH else BATCH
 
 
@@ -52,7 +53,8 @@ def upsert_statement(table: str, source: str, columns: Sequence[str], key: Seque
     action = f"UPDATE SET {rest}" if rest else "NOTHING"
     on = ", ".join(map(quoted, key))
     # The alias: a table may be named excluded, too.
-    return f"INSERT INTO {quoted(table)} AS kept ({names}) {source} ON CONFLICT ({on}) DO {action}"  # names are quoted
+    # Names are quoted.
+    return f"INSERT INTO {quoted(table)} AS kept ({names}) {source} ON CONFLICT ({on}) DO {action}"
 
 
 def unique_advice(error: Exception, table: str, key: Sequence[str]) -> str:
@@ -100,7 +102,8 @@ def _is_plain(kind: pa.DataType) -> bool:
 
 
 def refuse_other_equality(table: str, problems: Mapping[str, str]) -> None:
-    """Raise `DatabaseError` for a table, made by others, whose columns of the key hold several keys as one.
+    """Raise `DatabaseError` for a table, made by others, whose columns of the key
+    hold several keys as one.
 
     ``problems`` says of such columns how they do.
     """
@@ -112,7 +115,8 @@ def refuse_other_equality(table: str, problems: Mapping[str, str]) -> None:
 
 
 def loses_digits(ours: str, found: str) -> bool:
-    """Whether a database rounds numbers of our type to those of a column's, as DECIMAL(9,3) to DECIMAL(9,2)."""
+    """Whether a database rounds numbers of our type to those of a column's, as
+    DECIMAL(9,3) to DECIMAL(9,2)."""
     places = [int(each[2]) if (each := _DECIMAL.search(text)) else None for text in (ours, found)]
     if places[1] is None:
         return False

@@ -1,4 +1,5 @@
-"""A table of a SQLite file as a sink: a batch's rows and its epoch are one transaction, as `barnabas.pipelines.outputs.table` says."""
+"""A table of a SQLite file as a sink: a batch's rows and its epoch are one transaction, as
+`barnabas.pipelines.outputs.table` says."""
 
 import contextlib
 import os
@@ -33,10 +34,11 @@ _NAN = "NaN"
 
 
 class SqliteTable:
-    """A SQLite file. Times are ISO texts in UTC, decimals are texts, as is NaN in a key, arrays and structs are JSON.
+    """A SQLite file.
 
-    ``id_column`` is the name of a column of whole numbers that identify rows. ``also`` prepares more, in the same transaction as
-    the table; its second argument says whether the table is new.
+    Times are ISO texts in UTC, decimals are texts, as is NaN in a key, arrays and structs are JSON.
+    ``id_column`` is the name of a column of whole numbers that identify rows. ``also`` prepares
+    more, in the same transaction as the table; its second argument says whether the table is new.
     """
 
     def __init__(
@@ -93,7 +95,8 @@ class SqliteTable:
         return True
 
     def _other_equality(self, types: Mapping[str, str]) -> dict[str, str]:
-        """Columns of the key in a table that is there which take several values for one, and how."""
+        """Columns of the key in a table that is there which take several values for
+        one, and how."""
         table = quoted(self._sink.table)
         declared = {row[1]: str(row[2]).upper() for row in self._connection.execute(f"PRAGMA table_info({table})")}
         indexes = [row[1] for row in self._connection.execute(f"PRAGMA index_list({table})") if row[2]]
@@ -119,7 +122,8 @@ class SqliteTable:
         self._connection.execute("COMMIT")
 
     def apply(self, rows: pa.Table, flow: str, query: str, epoch: int) -> bool:
-        if _identity(self._sink.url) != self._file:  # what is deleted can be written to as long as it is open
+        # A deleted file can be written to as long as it is open.
+        if _identity(self._sink.url) != self._file:
             text = f"the file was deleted or replaced. {DROPPED_TABLE_ADVICE}"
             raise DatabaseError(f"SQLite at {self._sink.url}, table {self._sink.table}: {text}")
         try:
@@ -170,7 +174,9 @@ class SqliteTable:
         )
 
     def _tuples(self, rows: pa.Table) -> Iterator[tuple[Any, ...]]:
-        """The rows' values. A NaN in a key is a text: SQLite makes NULL of the number, which is another key."""
+        """The rows' values.
+
+        A NaN in a key is a text: SQLite makes NULL of the number, which is another key."""
         import pyarrow.compute as pc
 
         names = [name for name in self._sink.key if pa.types.is_floating(rows.schema.field(name).type)]

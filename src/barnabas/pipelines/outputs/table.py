@@ -1,21 +1,23 @@
 """What every output is to a flow: a table that takes micro-batches. Needs no output's package.
 
-A micro-batch is applied once, whether Spark runs it once or again after a crash. In one transaction a batch upserts its rows on
-their key and writes its epoch to the table ``barnabas_epochs``:
+A micro-batch is applied once, whether Spark runs it once or again after a crash. In one transaction
+a batch upserts its rows on their key and writes its epoch to the table ``barnabas_epochs``:
 
     flow | sink | query | epoch        primary key (flow, sink)
 
-An epoch that is not above the one noted for the same query (Spark's id, kept in the checkpoint) was applied before and
-changes nothing. A new checkpoint is a new query, whose epochs start again at 0; its rows replace those of equal key.
+An epoch that is not above the one noted for the same query (Spark's id, kept in the checkpoint) was
+applied before and changes nothing. A new checkpoint is a new query, whose epochs start again at 0;
+its rows replace those of equal key.
 
-A table that is made has no epochs, also if one of its name was there before: an earlier one was dropped, and its rows with it.
-So the epoch says truly which batches the table holds, and a flow whose checkpoint counts more of them refuses to go on
-(`barnabas.pipelines.running.batch_sinks`).
+A table that is made has no epochs, also if one of its name was there before: an earlier one was
+dropped, and its rows with it. So the epoch says truly which batches the table holds, and a flow
+whose checkpoint counts more of them refuses to go on (`barnabas.pipelines.running.batch_sinks`).
 
-A row that is marked as `DELETION_MARK` removes the row of its key in the same transaction; of two rows with one key only the last comes.
+A row that is marked as `DELETION_MARK` removes the row of its key in the same transaction; of two
+rows with one key only the last comes.
 
-A database takes ``NULL`` in a key for different from every other NULL, but a group with a null key is one group: such
-rows are deleted and inserted.
+A database takes ``NULL`` in a key for different from every other NULL, but a group with a null key
+is one group: such rows are deleted and inserted.
 
 Lake tables and OpenSearch have no such table; their modules say what they keep instead.
 """
@@ -28,7 +30,8 @@ import pyarrow as pa
 __all__ = ["DELETION_MARK", "OutputTable", "TableState", "split_deleted"]
 
 DELETION_MARK = "_barnabas_deleted"
-"""A column that is no part of the table: whether a row stands for the deletion of its key's row. It may be missing."""
+"""A column that is no part of the table: whether a row stands for the deletion of its
+key's row. It may be missing."""
 
 
 def split_deleted(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
@@ -44,11 +47,15 @@ class OutputTable(Protocol):
     """A table, connected and prepared, that takes batches."""
 
     def apply(self, rows: pa.Table, flow: str, query: str, epoch: int) -> bool:
-        """Upserts the rows, or deletes those marked by `DELETION_MARK`, with their epoch; False when this epoch was applied before."""
+        """Upserts the rows, or deletes those marked by `DELETION_MARK`, with their epoch.
+
+        False when this epoch was applied before."""
         ...
 
     def last_epoch(self, flow: str, query: str) -> int | None:
-        """The last batch of the query that the table holds, -1 for none; None if it keeps no such note."""
+        """The last batch of the query that the table holds, -1 for none.
+
+        None if it keeps no such note."""
         ...
 
     def close(self) -> None:

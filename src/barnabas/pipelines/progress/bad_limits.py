@@ -1,12 +1,15 @@
-"""Whether a source has more bad rows than it may have, ``max_bad``, over a run and those before it that broke. Needs no Spark.
+"""Whether a source has more bad rows than it may have, ``max_bad``, over a run and those before it
+that broke. Needs no Spark.
 
-A run that was stopped by its bad rows has its position behind them. If counts began at 0 with the next start, a supervisor
-that starts what has ended would go past any limit. So ``limits.json`` in the checkpoint keeps the counts:
+A run that was stopped by its bad rows has its position behind them. If counts began at 0 with the
+next start, a supervisor that starts what has ended would go past any limit. So ``limits.json`` in
+the checkpoint keeps the counts:
 
 - A run that ended well, done or stopped by a person, deletes it.
 - A run that broke or was killed leaves it, and the next one goes on counting.
-- After a run that its bad rows ended, no run starts until the limit is above what was counted, the bad rows are accepted
-  (`BadRowLimits.forget`), or position and state are others (``rewind``, ``reset``).
+- After a run that its bad rows ended, no run starts until the limit is above what was counted,
+  the bad rows are accepted (`BadRowLimits.forget`), or position and state are others
+  (``rewind``, ``reset``).
 """
 
 import contextlib
@@ -66,7 +69,9 @@ class BadRowLimits:
                 )
 
     def check(self, totals: Totals, *, is_final: bool = False) -> None:
-        """Raise `PipelineError` when there are too many, or say so; ``is_final``: all that there was is counted."""
+        """Raise `PipelineError` when there are too many, or say so.
+
+        ``is_final``: all that there was is counted."""
         for source in self._sources:
             rows, bad = self._counts(source, totals)
             if not _is_passed(source, rows, bad, is_final=is_final):
@@ -88,7 +93,9 @@ class BadRowLimits:
                 self._say(f"warning: {text}")
 
     def note(self, totals: Totals) -> None:
-        """Keep the counts, for a run after one that breaks; raises `OSError`. Flows without bad rows keep nothing."""
+        """Keep the counts, for a run after one that breaks; raises `OSError`.
+
+        Flows without bad rows keep nothing."""
         with self._lock:
             counts = {}
             for source in self._sources:

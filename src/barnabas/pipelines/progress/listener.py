@@ -1,4 +1,6 @@
-"""Spark's reports of a query's progress, handed to `Progress`. Apart, for it must derive from a class of PySpark's."""
+"""Spark's reports of a query's progress, handed to `Progress`.
+
+Apart, for it must derive from a class of PySpark's."""
 
 import json
 import logging
@@ -24,7 +26,8 @@ class ProgressListener(StreamingQueryListener):
         """Nothing to do: the run itself starts the query."""
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802  # Spark's name
-        """After every micro-batch, on Spark's listener thread, where an exception would be swallowed."""
+        """After every micro-batch, on Spark's listener thread, where an exception
+        would be swallowed."""
         if event.progress.name != self._query_name:
             return
         try:

@@ -1,8 +1,8 @@
 """What a running flow reports: totals, lag, and the position committed to a consumer group.
 
-A streaming query keeps its position in its checkpoint. With a ``group`` the position is also committed there after
-every micro-batch, so ``barnabas consumer-groups --describe`` and every other tool of Kafka's show the flow's lag. The
-group is for looking only: a flow never starts from it.
+A streaming query keeps its position in its checkpoint. With a ``group`` the position is also
+committed there after every micro-batch, so ``barnabas consumer-groups --describe`` and every other
+tool of Kafka's show the flow's lag. The group is for looking only: a flow never starts from it.
 """
 
 import json
@@ -42,23 +42,27 @@ class Totals:
     bad_rows: int = 0
     late_rows: int = 0
     timeless_rows: int = 0
-    """Rows that no window has because their time is null; those of a source's records are bad rows instead."""
+    """Rows that no window has because their time is null; those of a source's
+    records are bad rows instead."""
     quarantined_rows: int = 0
     """Rows of micro-batches that were put aside as a whole, good and bad."""
     quarantined_batches: int = 0
     lost_records: int | None = 0
-    """Records that were gone before they were read: deleted by retention, or with their topic. None: they are not counted."""
+    """Records that were gone before they were read: deleted by retention, or with their topic.
+    None: they are not counted."""
     lost: dict[str, int] = field(default_factory=dict)
     """The same for each partition, by names such as ``orders-0``."""
     mixed_keys: int = 0
-    """Rows of a key from several partitions in one micro-batch, which nothing orders (`barnabas.pipelines.frames.ordering`); a sum over sinks."""
+    """Rows of a key from several partitions in one micro-batch, which nothing orders
+    (`barnabas.pipelines.frames.ordering`); a sum over sinks."""
     cut_letters: int = 0
     """Dead letters that were too large for their topic as a whole."""
     cut_letter_example: str | None = None
     lag: int | None = None
     """Records that were not read yet; None until Spark has said where the topics end."""
     catch_up_s: float | None = None
-    """Seconds until the lag is 0, at the speed of the last minute; None if the lag does not shrink, or is not known."""
+    """Seconds until the lag is 0, at the speed of the last minute; None if the lag does not
+    shrink, or is not known."""
     seconds: float = 0.0
     batch: int = -1
     offsets: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -68,18 +72,21 @@ class Totals:
     """Bad rows by class of error, and by column as ``column NAME``."""
     bad_example: str | None = None
     bad_examples: dict[str, str] = field(default_factory=dict)
-    """An example for values that are no value of the format, and for each column with wrong ones, by the names in ``bad``."""
+    """An example for values that are no value of the format, and for each column with wrong ones,
+    by the names in ``bad``."""
     expectations: dict[str, int] = field(default_factory=dict)
     """For each expectation the rows that did not meet it."""
     tables: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """For each table of a topic its values now (``rows``), those that do not fit (``bad_rows``), and an ``example`` of them."""
+    """For each table of a topic its values now (``rows``), those that do not fit (``bad_rows``),
+    and an ``example`` of them."""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
 class CatchUp:
-    """When a flow will have read all there is: from how far it came, and how much was added, in the last minute."""
+    """When a flow will have read all there is: from how far it came, and how much was
+    added, in the last minute."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int, int]] = deque()
@@ -89,7 +96,9 @@ class CatchUp:
         return not self._seen
 
     def seconds(self, now: float, position: int, end: int) -> float | None:
-        """Takes where the flow is and where the topics end, as sums of offsets; None if the flow falls behind."""
+        """Takes where the flow is and where the topics end, as sums of offsets.
+
+        None if the flow falls behind."""
         while self._seen and self._seen[0][0] < now - _CATCH_UP_WINDOW_S and len(self._seen) > 1:
             self._seen.popleft()
         self._seen.append((now, position, end))
@@ -150,7 +159,8 @@ class Progress:
     ) -> None:
         self.totals = Totals()
         self.clusters: Sequence[str] = ()
-        """The clusters of the sources, in the order of Spark's reports. Topics of two clusters may have one name."""
+        """The clusters of the sources, in the order of Spark's reports. Topics of two
+        clusters may have one name."""
         self._position: dict[str, Offsets] = {}
         self._clock = clock
         self._catch_up = CatchUp()
@@ -162,7 +172,8 @@ class Progress:
         """The last micro-batch whose late rows are counted."""
 
     def resume(self, positions: Sequence[Offsets], clusters: Sequence[str] = ()) -> None:
-        """Commits where the checkpoint is: a driver that was killed may not have done so after its last micro-batch."""
+        """Commits where the checkpoint is: a driver that was killed may not have done so
+        after its last micro-batch."""
         self._commit(_by_cluster(positions, clusters))
 
     def _commit(self, position: Mapping[str, Offsets]) -> None:
@@ -171,7 +182,9 @@ class Progress:
                 each.commit(offsets)
 
     def update(self, report: Mapping[str, Any]) -> None:
-        """Takes a progress report in Spark's JSON form; one that was taken already changes nothing."""
+        """Takes a progress report in Spark's JSON form.
+
+        One that was taken already changes nothing."""
         with self._lock:
             totals = self.totals
             batch = int(report["batchId"])
@@ -193,7 +206,8 @@ class Progress:
                     int(each.get("numRowsDroppedByWatermark", 0)) for each in report["stateOperators"]
                 )
             if batch <= totals.batch or not report.get("numInputRows"):
-                if batch > totals.batch and end and end != self._position:  # records that have no rows
+                # The micro-batch had records without rows.
+                if batch > totals.batch and end and end != self._position:
                     self._moved(end)
                 self._show(totals)
                 return
@@ -277,7 +291,8 @@ def _add(sums: dict[str, int], counts: Mapping[str, Any]) -> None:
 
 
 def _by_cluster(positions: Sequence[Offsets], clusters: Sequence[str]) -> dict[str, Offsets]:
-    """Positions of sources, put together where they are of one cluster; of "" if it is not known whose they are."""
+    """Positions of sources, put together where they are of one cluster; of "" if it is
+    not known whose they are."""
     if len(clusters) != len(positions):
         clusters = [""] * len(positions)
     found: dict[str, list[Offsets]] = {}

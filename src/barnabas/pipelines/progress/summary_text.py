@@ -1,4 +1,6 @@
-"""A run's figures as lines for people: what is wrong first, with an example of each. Needs no Spark."""
+"""A run's figures as lines for people: what is wrong first, with an example of each.
+
+Needs no Spark."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -38,7 +40,9 @@ def mixed_text(count: int) -> str:
 
 
 def wrong_lines(run: Mapping[str, Any]) -> Iterator[str]:
-    """For each kind of bad rows, each expectation and each table what is wrong; ``run`` are figures as `Totals` has them."""
+    """For each kind of bad rows, each expectation and each table what is wrong.
+
+    ``run`` are figures as `Totals` has them."""
     if run.get("lost"):
         yield lost_text(run["lost"])
     if run.get("mixed_keys"):
@@ -58,7 +62,8 @@ def wrong_lines(run: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name}: {counts['bad_rows']:,} of {counts['rows']:,} rows are bad"
     examples, bad = run.get("bad_examples", {}), run.get("bad", {})
     for name, count in {**bad, **run.get("expectations", {})}.items():
-        has_kinds = any(other.startswith(f"{name}, ") for other in bad)  # which have examples of their own
+        # These kinds have examples of their own.
+        has_kinds = any(other.startswith(f"{name}, ") for other in bad)
         yield f"{name}: {count:,}" + (
             f", for example: {examples[name]}" if examples.get(name) and not has_kinds else ""
         )

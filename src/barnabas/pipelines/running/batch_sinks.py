@@ -1,9 +1,10 @@
 """Where a flow's micro-batches go. Each sink takes a batch again without harm.
 
-A batch is a DataFrame with the flow's result columns and, when nothing is aggregated, the position columns. Databases
-note the epoch with the rows (`barnabas.pipelines.outputs.table`). Topics get records whose key and value are the same in
-every run of the batch, so a reader of the compacted topic, or one that keeps the last value of each key, sees each
-result once; transactions will do this for other readers when brokers have them.
+A batch is a DataFrame with the flow's result columns and, when nothing is aggregated, the position
+columns. Databases note the epoch with the rows (`barnabas.pipelines.outputs.table`). Topics get
+records whose key and value are the same in every run of the batch, so a reader of the compacted
+topic, or one that keeps the last value of each key, sees each result once; transactions will do
+this for other readers when brokers have them.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +35,9 @@ class BatchSink(Protocol):
     """Takes micro-batches, in the order of their epochs."""
 
     def last_epoch(self, query: str) -> int | None:
-        """The last micro-batch of the query that the sink holds, -1 for none; None if it does not know."""
+        """The last micro-batch of the query that the sink holds, -1 for none.
+
+        None if it does not know."""
         ...
 
     def write(self, batch: DataFrame, query: str, epoch: int) -> None:
@@ -43,7 +46,8 @@ class BatchSink(Protocol):
 
     @property
     def mixed_keys(self) -> int:
-        """How many times a micro-batch had rows of a key from several partitions, and no column to order them."""
+        """How many times a micro-batch had rows of a key from several partitions, and
+        no column to order them."""
         ...
 
     def close(self) -> None:
@@ -52,7 +56,8 @@ class BatchSink(Protocol):
 
 
 class _LastRows:
-    """The rows of a micro-batch that a sink is to take: of each key the last one, if it is not older than what the key had."""
+    """The rows of a micro-batch that a sink is to take: of each key the last one, if it is not
+    older than what the key had."""
 
     def __init__(self, sink: Sink, flow: Flow) -> None:
         self._sink = sink
@@ -65,7 +70,8 @@ class _LastRows:
     def of(self, batch: DataFrame) -> DataFrame:
         """The rows as a frame, equal keys in one form, with `MIXED` where a choice is made."""
         batch = with_equal_keys(batch, self._sink.key)
-        # Aggregates have a row for each key already, and so have rows keyed by where they came from.
+        # Aggregates have a row for each key already, and so have rows keyed by where
+        # they came from.
         if not self._is_chosen:
             return batch
         return latest_per_key(batch, self._sink.key, self._sink.order_by, marked=True)
@@ -85,7 +91,9 @@ class _LastRows:
         return newer_rows(rows, self._sink.key, order_by, partial(self._versions.advance, self._name))
 
     def frame(self, batch: DataFrame) -> DataFrame:
-        """The rows, for what takes a frame. They are collected only where they must be compared with those before."""
+        """The rows, for what takes a frame.
+
+        They are collected only where they must be compared with those before."""
         if self._sink.order_by:
             return batch.sparkSession.createDataFrame(self.collected(batch), _without_mark(self.of(batch)).schema)
         return _without_mark(self.of(batch))
@@ -183,7 +191,8 @@ class _FunctionWriter:
 
 
 def _require_positions(rows: pa.Table) -> None:
-    """Raise `PipelineError` if rows that are keyed by where they came from are not one for each record."""
+    """Raise `PipelineError` if rows that are keyed by where they came from are not
+    one for each record."""
     records = rows.group_by(list(POSITION)).aggregate([]).num_rows
     if records == rows.num_rows and not rows[POSITION[-1]].null_count:
         return
@@ -217,7 +226,8 @@ def open_sinks(flow: Flow, results: DataFrame, *, is_stopped: Callable[[], bool]
 
 
 def require_batches(flow: Flow, checkpoint: Checkpoint, opened: Sequence[BatchSink]) -> None:
-    """Raise `PipelineError` if a sink lacks micro-batches that the checkpoint counts as done, and so would never get.
+    """Raise `PipelineError` if a sink lacks micro-batches that the checkpoint counts as
+    done, and so would never get.
 
     Its table or file was deleted, say, or restored from a copy that is older than the checkpoint.
     """

@@ -1,6 +1,7 @@
 """Which expression of a flow's file an error of Spark's is about. Needs no Spark.
 
-Spark checks SQL strictly (ANSI): a division by zero ends a query. Its exception quotes the expression:
+Spark checks SQL strictly (ANSI): a division by zero ends a query. Its exception
+quotes the expression:
 
     == SQL (line 1, position 1) ==
     price / id
@@ -19,7 +20,9 @@ _QUOTED = re.compile(r"^== SQL[^\n]*==\n(.*?)\n[ \t]*\^+[ \t]*$", re.DOTALL | re
 
 
 def failed_expression(flow: Flow, *texts: str) -> str | None:
-    """The field of the expression that the texts of an exception quote; None if they quote none, or it is not of the file."""
+    """The field of the expression that the texts of an exception quote.
+
+    None if they quote none, or it is not of the file."""
     for quoted in (found[1].strip() for text in texts for found in _QUOTED.finditer(text)):
         fields = list(_expressions(flow))
         for field, expression in fields:

@@ -1,4 +1,5 @@
-"""What holds around each run of a flow: one driver for a checkpoint, signals that end it in good order, and a note of how it ended."""
+"""What holds around each run of a flow: one driver for a checkpoint, signals that end it in good
+order, and a note of how it ended."""
 
 import contextlib
 import signal
@@ -33,7 +34,9 @@ def note_end(notes: Checkpoint, status: str, reason: str | None = None) -> None:
 
 @contextlib.contextmanager
 def locked_checkpoint(checkpoint: Path) -> Iterator[None]:
-    """Keeps other drivers off a checkpoint, which is made if it is not there. Raises `PipelineError`, also for an `OSError` of the run."""
+    """Keeps other drivers off a checkpoint, which is made if it is not there.
+
+    Raises `PipelineError`, also for an `OSError` of the run."""
     try:
         make_private_dirs(checkpoint)
         lock = OsFiles().lock(str(checkpoint / ".lock"))
@@ -55,7 +58,9 @@ def locked_checkpoint(checkpoint: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def stop_signals() -> Iterator[threading.Event]:
-    """An event that SIGINT and SIGTERM set; an exception in the midst of a call to the JVM would break its socket."""
+    """An event that SIGINT and SIGTERM set.
+
+    An exception in the midst of a call to the JVM would break its socket."""
     stopped = threading.Event()
     before = {number: signal.signal(number, lambda *_: stopped.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

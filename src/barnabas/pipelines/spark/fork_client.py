@@ -1,7 +1,9 @@
-"""What Spark starts as Python where there is a fork server: asks it for a process, and lives and ends with that process.
+"""What Spark starts as Python where there is a fork server: asks it for a process, and lives
+and ends with that process.
 
-Run as a file: ``python -I -S FILE LAUNCHER -m MODULE ...``. Spark's JVM holds the pipes of this process, and ends it to end the worker.
-Where no server answers in time, or it refuses, LAUNCHER starts the module. Imports little, because it runs for each process.
+Run as a file: ``python -I -S FILE LAUNCHER -m MODULE ...``. Spark's JVM holds the pipes of this
+process, and ends it to end the worker. Where no server answers in time, or it refuses, LAUNCHER
+starts the module. Imports little, because it runs for each process.
 """
 
 import contextlib
@@ -16,9 +18,11 @@ __all__ = ["ADDRESS"]
 ADDRESS = "BARNABAS_FORK_SERVER"
 """The environment variable with the path of the server's socket."""
 _ANSWER_S = 4.0
-"""Less than half of what the JVM waits for the connection of a worker: enough is left to start one without the server."""
+"""Less than half of what the JVM waits for the connection of a worker: enough is left to
+start one without the server."""
 _BEGUN, _ENDED = b"p", b"s"
-"""What comes before the number of a process that begins, and before the status of one that has ended."""
+"""What comes before the number of a process that begins, and before the status of
+one that has ended."""
 _REPORT_BYTES = 5
 
 
@@ -31,7 +35,9 @@ def _encode_request(words: list[str], environment: dict[str, str], folder: str) 
 
 
 def _ask(path: str, words: list[str]) -> tuple[socket.socket, int] | None:
-    """The connection over which the process's end is reported, and its number; None where a process has to be started."""
+    """The connection over which the process's end is reported, and its number.
+
+    None where a process has to be started."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.settimeout(_ANSWER_S)
@@ -40,7 +46,8 @@ def _ask(path: str, words: list[str]) -> tuple[socket.socket, int] | None:
         socket.send_fds(connection, [request[:4]], [0, 1, 2])
         connection.sendall(request[4:])
         answer = connection.recv(_REPORT_BYTES, socket.MSG_WAITALL)
-        # A process that refuses or fails ends, and the first that comes is the server's report of that.
+        # A process that refuses or fails ends, and the first that comes is the
+        # server's report of that.
         if len(answer) == _REPORT_BYTES and answer[:1] == _BEGUN:
             connection.sendall(b"g")
             connection.settimeout(None)

@@ -1,19 +1,25 @@
-"""A process that has imported PySpark's workers once, from which Spark's Python processes on this machine are forked (a zygote).
+"""A process that has imported PySpark's workers once, from which Spark's Python processes on this
+machine are forked (a zygote).
 
-Run as a file: ``python -P -u FILE CONTROL LISTENER``. Spark starts a Python process for each kind of work of a query (planning the source,
-reading, writing, the daemon of workers), and each takes seconds of processor time to import PySpark and Arrow. A fork takes milliseconds.
+Run as a file: ``python -P -u FILE CONTROL LISTENER``. Spark starts a Python process for each kind
+of work of a query (planning the source, reading, writing, the daemon of workers), and each takes
+seconds of processor time to import PySpark and Arrow. A fork takes milliseconds.
 
-Spark starts `fork_client`, which asks for a process at a Unix socket and stays as long as that process lives:
+Spark starts `fork_client`, which asks for a process at a Unix socket and stays as
+long as that process lives:
 
-- the client passes its standard streams, arguments, environment and folder; the process takes them over and runs the module;
+- the client passes its standard streams, arguments, environment and folder; the process takes them
+  over and runs the module;
 - the client dies: the process gets SIGTERM, and SIGKILL when it has not ended `_GRACE_S` later;
 - the process dies: the client gets its status, and ends in the same way;
 - this server dies: the client ends the process, and Spark's next process starts without a server;
-- the driver dies, kill -9 included: ``CONTROL``, the end of a pipe, is closed, and the server and its processes end.
+- the driver dies, kill -9 included: ``CONTROL``, the end of a pipe, is closed, and the
+  server and its processes end.
 
-What an interpreter or library reads at its start cannot be changed after it. A request with other values of `_READ_AT_START` than
-the server's is refused, and its client starts a process of its own. So it does when there is no server. The server serves only
-while it has one thread, because a fork copies no other, and only its own user.
+What an interpreter or library reads at its start cannot be changed after it. A request with other
+values of `_READ_AT_START` than the server's is refused, and its client starts a process of its own.
+So it does when there is no server. The server serves only while it has one thread, because a fork
+copies no other, and only its own user.
 """
 
 import contextlib
@@ -71,7 +77,8 @@ _READ_LATER = (
     "PYTHON_DAEMON_",
     "PYTHON_UDF_",
 )
-"""Spark's variables, which its modules read; the path is applied here, and this interpreter buffers nothing."""
+"""Spark's variables, which its modules read; the path is applied here, and this
+interpreter buffers nothing."""
 _GRACE_S = 5.0
 _REQUEST_S = 10.0
 _PAUSE_S = 0.05
@@ -105,7 +112,8 @@ class ForkRequest:
         return cls(tuple(words), dict(each.split("=", 1) for each in environment), folder)
 
     def require_same_start(self, own: Mapping[str, str]) -> None:
-        """Raise unless an interpreter that was started with the environment ``own`` is as good as one of the request's."""
+        """Raise unless an interpreter that was started with the environment ``own`` is as good
+        as one of the request's."""
         if len(self.words) < 2 or self.words[0] != "-m":
             raise _RefusedError
         for name in {*self.environment, *own}:
@@ -167,15 +175,20 @@ class _Server:
         return max(10, int((min(self._deadlines_s.values()) - time.monotonic()) * 1000))
 
     def _fork(self) -> socket.socket | None:
-        """The connection in the new process, which reads the request; a slow client holds up no other."""
+        """The connection in the new process, which reads the request.
+
+        A slow client holds up no other."""
         try:
             client, _ = self._listener.accept()
         except OSError:
-            time.sleep(_PAUSE_S)  # no descriptor is free: the request waits in the listener, which stays readable
+            # No descriptor is free; the request waits in the listener, which stays readable.
+            time.sleep(_PAUSE_S)
             return None
         try:
             pid = os.fork()
-        except OSError:  # no memory, too many processes: the client starts one by itself, if that works
+        except OSError:
+            # There is no memory, or there are too many processes; the client tries
+            # to start one itself.
             client.close()
             return None
         if pid:
@@ -244,7 +257,8 @@ def _take_over(client: socket.socket, own: Mapping[str, str], path: list[str]) -
     sys.argv[:] = list(request.words[1:])
     entries = request.environment.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:] = [request.folder, *(each for each in entries if each), *path]
-    with contextlib.suppress(OSError), open("/proc/self/comm", "w", encoding="utf-8") as comm:  # the name that ps shows
+    # This is the name that ps shows.
+    with contextlib.suppress(OSError), open("/proc/self/comm", "w", encoding="utf-8") as comm:
         comm.write(request.words[-1][-_COMM_CHARS:])
     sys.modules.pop(module, None)  # it runs as __main__
     return module
@@ -252,7 +266,8 @@ def _take_over(client: socket.socket, own: Mapping[str, str], path: list[str]) -
 
 def _prepare() -> None:
     for each in _MODULES:
-        with contextlib.suppress(ImportError):  # of another version of PySpark; imported where it is needed
+        # Another version of PySpark may lack the module; it is imported where it is needed.
+        with contextlib.suppress(ImportError):
             importlib.import_module(each)
     if (numpy := sys.modules.get("numpy.random")) is not None:
         os.register_at_fork(after_in_child=numpy.seed)  # as the module random does by itself

@@ -1,7 +1,9 @@
-"""Spark's JVM, and the connection to it (py4j). It starts first, and PySpark is imported while it starts, on another core.
+"""Spark's JVM, and the connection to it (py4j).
 
-PySpark's own `launch_gateway` starts the same script, but waits for it at once, and looks only ten times a second. It also passes
-settings as arguments, which every user of the machine can read; here they are in files that only this user can read.
+It starts first, and PySpark is imported while it starts, on another core. PySpark's own
+`launch_gateway` starts the same script, but waits for it at once, and looks only ten times a
+second. It also passes settings as arguments, which every user of the machine can read; here they
+are in files that only this user can read.
 """
 
 import contextlib
@@ -40,7 +42,8 @@ class SparkJvm:
     """A JVM of Spark from its start on; ends when this process does."""
 
     def __init__(self, spark: Path, settings: Mapping[str, str], environment: Mapping[str, str], log: int) -> None:
-        """``spark`` is the folder of PySpark, ``log`` the descriptor to which the JVM writes what it has to say."""
+        """``spark`` is the folder of PySpark, ``log`` the descriptor to which the JVM
+        writes what it has to say."""
         self._folder = Path(tempfile.mkdtemp(prefix="barnabas-jvm-"))
         self._connection = self._folder / "connection"
         self.has_open_callbacks = False
@@ -55,7 +58,8 @@ class SparkJvm:
         self, spark: Path, settings: Mapping[str, str], environment: Mapping[str, str], log: int
     ) -> "subprocess.Popen[bytes]":
         arguments, given = _take_properties(_submit_arguments(os.environ))
-        # Spark reads one file of properties, the last; defaults only in the place of a file, or if it is asked to.
+        # Spark reads one file of properties, the last; defaults only in the place of a
+        # file, or if it is asked to.
         words = ["--properties-file", str(self._write_settings({**(given or {}), **settings}))]
         if given is None:
             words.append("--load-spark-defaults")
@@ -75,7 +79,8 @@ class SparkJvm:
         )
 
     def _write_settings(self, settings: Mapping[str, str]) -> Path:
-        """The settings as a file of properties, in a folder that only this user can enter, until the connection is there."""
+        """The settings as a file of properties, in a folder that only this user can enter, until
+        the connection is there."""
         given = dict(settings)
         for name in _JAVA_OPTIONS:
             if given.get(name, "").strip():
@@ -113,7 +118,9 @@ class SparkJvm:
         return gateway
 
     def end(self, timeout_s: float = _ENDING_S) -> bool:
-        """Close the pipe, at which the JVM ends, and wait for that; whether it ended by itself and well."""
+        """Close the pipe, at which the JVM ends, and wait for that.
+
+        Whether it ended by itself and well."""
         shutil.rmtree(self._folder, ignore_errors=True)
         assert self.process.stdin is not None
         with contextlib.suppress(OSError):
@@ -135,7 +142,8 @@ def _submit_arguments(environ: Mapping[str, str]) -> list[str]:
 
 
 def _take_properties(arguments: list[str]) -> tuple[list[str], dict[str, str] | None]:
-    """The arguments without the files of properties among them, and what is in the last one, if there is any; raises `BarnabasError`."""
+    """The arguments without the files of properties among them, and what is in the last one, if
+    there is any; raises `BarnabasError`."""
     rest: list[str] = []
     file: str | None = None
     words = iter(arguments)
@@ -160,6 +168,7 @@ def ignore_interrupt() -> None:
 
 
 def _read_connection(data: bytes) -> tuple[int, str]:
-    """The port and the secret that the JVM has written: each of four bytes, the secret's length before it."""
+    """The port and the secret that the JVM has written: each of four bytes, the
+    secret's length before it."""
     port, length = struct.unpack_from(">ii", data)
     return port, data[8 : 8 + length].decode()

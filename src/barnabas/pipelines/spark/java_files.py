@@ -21,7 +21,8 @@ def _quoted(word: str) -> str:
 
 
 def _split(options: str) -> Iterator[str]:
-    """As Spark's launcher splits them: quotes of both kinds group, a backslash takes the next letter as it is."""
+    """As Spark's launcher splits them: quotes of both kinds group, a backslash takes
+    the next letter as it is."""
     word, quote, has_word, escaped = "", "", False, False
     for letter in options:
         if escaped:

@@ -1,7 +1,9 @@
-"""A session of Spark without the functions of Spark's machine learning, whose registration is a tenth of a small flow's start.
+"""A session of Spark without the functions of Spark's machine learning, whose registration is a
+tenth of a small flow's start.
 
-Spark looks on its class path for extensions of sessions, and has one itself: three functions for vectors, which Scala's reflection
-examines in a second of processor time. A session that is made with its extensions given does not look for any.
+Spark looks on its class path for extensions of sessions, and has one itself: three functions for
+vectors, which Scala's reflection examines in a second of processor time. A session that is made
+with its extensions given does not look for any.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -17,7 +19,9 @@ _SETTING = "spark.sql.extensions"
 
 
 def open_plain_session(context: "SparkContext") -> None:
-    """Make the session that PySpark then finds, without extensions; do nothing if there are others than Spark's own."""
+    """Make the session that PySpark then finds, without extensions.
+
+    Do nothing if there are others than Spark's own."""
     from py4j.protocol import Py4JError
 
     of_context: Any = context
@@ -35,5 +39,7 @@ def open_plain_session(context: "SparkContext") -> None:
             of_context._jsc.sc(), none, none, sql.SparkSessionExtensions(), nothing, nothing
         )
         sql.classic.SparkSession.setDefaultSession(session)
-    except (Py4JError, TypeError):  # of another version of Spark: PySpark makes the session, with its extensions
+    except (Py4JError, TypeError):
+        # Another version of Spark may lack this; then PySpark makes the session,
+        # with its extensions.
         return

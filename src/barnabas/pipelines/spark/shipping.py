@@ -1,7 +1,8 @@
 """What a Spark cluster gets from this machine: our own code. Needs no Spark.
 
-Executors run on other machines with a Python environment of their own at the same path. Packages with compiled code (pyarrow,
-confluent-kafka) must be installed there; our own code goes with each flow, so it is of the version that planned it.
+Executors run on other machines with a Python environment of their own at the same path. Packages
+with compiled code (pyarrow, confluent-kafka) must be installed there; our own code goes with each
+flow, so it is of the version that planned it.
 """
 
 import zipfile

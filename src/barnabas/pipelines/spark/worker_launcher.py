@@ -1,8 +1,10 @@
-"""The program that Spark on this machine starts as Python, and the server that forks what it starts (`fork_server`).
+"""The program that Spark on this machine starts as Python, and the server that forks what
+it starts (`fork_server`).
 
-Spark starts ``PROGRAM -m MODULE`` and names in the environment where a worker is to connect. With a server this is a client
-of it. Without one, a worker connects before it imports PySpark (`early_worker`); the daemon from which workers are forked is not
-waited for in this way, and starts as ever.
+Spark starts ``PROGRAM -m MODULE`` and names in the environment where a worker is to connect.
+With a server this is a client of it. Without one, a worker connects before it imports PySpark
+(`early_worker`); the daemon from which workers are forked is not waited for in this way, and
+starts as ever.
 """
 
 import contextlib
@@ -38,7 +40,8 @@ _END_S = 15.0
 
 
 def prepare_python(cache: Path) -> str:
-    """The path of the launcher for this Python, kept in ``cache``; of Python itself where there is no shell or no file to run."""
+    """The path of the launcher for this Python, kept in ``cache``; of Python itself where there is
+    no shell or no file to run."""
     early = early_worker.__file__
     if os.name != "posix" or not os.path.isfile(early):
         return sys.executable
@@ -54,11 +57,16 @@ def prepare_python(cache: Path) -> str:
 
 
 class ForkServer:
-    """A process that forks Spark's Python processes, from its start on; ends when this process does, and so do they."""
+    """A process that forks Spark's Python processes, from its start on.
+
+    Ends when this process does, and so do they."""
 
     def __init__(self, settings: Mapping[str, str], log: int) -> None:
-        """``settings`` are Spark's, ``log`` the descriptor to which the server writes. Raises `OSError`."""
-        self._folder = Path(tempfile.mkdtemp(prefix="barnabas-python-"))  # only this user can enter it
+        """``settings`` are Spark's, ``log`` the descriptor to which the server writes.
+
+        Raises `OSError`."""
+        # Only this user can enter it.
+        self._folder = Path(tempfile.mkdtemp(prefix="barnabas-python-"))
         path = str(self._folder / "socket")
         control, self._control = os.pipe()
         try:
@@ -103,13 +111,15 @@ class ForkServer:
 
 
 def _environment(settings: Mapping[str, str]) -> dict[str, str]:
-    """What Spark sets for its workers and counts at the start of an interpreter only; and no thread of Arrow's allocator."""
+    """What Spark sets for its workers and counts at the start of an interpreter only; and no
+    thread of Arrow's allocator."""
     prefix = "spark.executorEnv."
     return {
         "JE_ARROW_MALLOC_CONF": "background_thread:false",
         "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"),
         "OMP_NUM_THREADS": settings.get("spark.task.cpus", "1"),
-        # numpy starts OpenBLAS's threads, one for each of these, when it is imported, and a process with threads cannot be forked.
+        # numpy starts OpenBLAS's threads, one for each of these, when it is imported, and a process
+        # with threads cannot be forked.
         "OPENBLAS_NUM_THREADS": os.environ.get("OPENBLAS_NUM_THREADS", "1"),
         **{name.removeprefix(prefix): text for name, text in settings.items() if name.startswith(prefix)},
     }

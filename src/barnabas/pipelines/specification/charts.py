@@ -1,4 +1,6 @@
-"""The charts of a flow's file, ``[[charts]]``, as typed values. Needs neither Spark nor a library of charts."""
+"""The charts of a flow's file, ``[[charts]]``, as typed values.
+
+Needs neither Spark nor a library of charts."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,6 @@
-"""How many rows of a source may be bad, ``max_bad`` of a flow's file, as typed values. Needs no Spark."""
+"""How many rows of a source may be bad, ``max_bad`` of a flow's file, as typed values.
+
+Needs no Spark."""
 
 import re
 from dataclasses import dataclass
@@ -12,7 +14,8 @@ _LEAST_ROWS = 100
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """How many rows may be bad, as a share or a number, and what happens then: ``stop``, ``warn`` or ``quarantine``.
+    """How many rows may be bad, as a share or a number, and what happens then: ``stop``,
+    ``warn`` or ``quarantine``.
 
     With ``quarantine`` they are the rows of a micro-batch.
     """
@@ -24,7 +27,8 @@ class Limit:
     def is_passed(self, rows: int, bad_rows: int, *, is_final: bool = True) -> bool:
         """Whether there are too many; ``is_final``: these rows are all that there are.
 
-        Before that a share is one of `_LEAST_ROWS` rows at least, and no single bad row passes one above 0.
+        Before that a share is one of `_LEAST_ROWS` rows at least, and no single bad
+        row passes one above 0.
         """
         if self.rows is not None:
             return bad_rows > self.rows

@@ -19,11 +19,13 @@ class Model:
     path: str
     type: str
     label: str
-    """An SQL expression over the flow's results: true or false for a classifier, a number for a regressor."""
+    """An SQL expression over the flow's results: true or false for a classifier, a
+    number for a regressor."""
     numbers: tuple[str, ...]
     categories: tuple[str, ...]
     test: str | None = None
-    """An SQL condition: rows to measure the model on, not to learn from. A fifth of the rows by chance if None."""
+    """An SQL condition: rows to measure the model on, not to learn from. A fifth of
+    the rows by chance if None."""
     score: str = "score"
     """The column that scoring adds: a probability of true, or the expected number."""
 

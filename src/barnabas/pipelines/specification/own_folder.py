@@ -1,6 +1,7 @@
-"""A checkpoint's folder is its own: neither results nor what a flow reads may lie in it. Needs no Spark.
+"""A checkpoint's folder is its own: neither results nor what a flow reads may lie in it.
 
-`barnabas pipeline reset` and `rewind` delete and move what a checkpoint holds, and people delete the folder by hand.
+Needs no Spark. `barnabas pipeline reset` and `rewind` delete and move what a checkpoint holds, and
+people delete the folder by hand.
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,8 @@ __all__ = ["require_checkpoint_folder"]
 
 
 def require_checkpoint_folder(root: SpecTable, checkpoint: str, file: str, places: Mapping[str, str]) -> None:
-    """Raise `SpecError` if the checkpoint holds the flow's file or one of the places, given by their fields, or lies in one."""
+    """Raise `SpecError` if the checkpoint holds the flow's file or one of the places, given by
+    their fields, or lies in one."""
     folder = Path(checkpoint).resolve()
     advice = "give position and state a folder of their own"
     if Path(file).resolve().is_relative_to(folder):

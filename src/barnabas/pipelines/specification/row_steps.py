@@ -1,8 +1,8 @@
 """Which steps of a flow take the records of a source one by one. Needs no Spark.
 
-An expression of such a step that cannot be computed is of one record, so that record is a bad row (`barnabas.pipelines.frames.uncomputable`).
-Behind a query, a Python function, a deduplication or an aggregate a row is of no single record: an expression that cannot be
-computed there ends the flow.
+An expression of such a step that cannot be computed is of one record, so that record is a bad row
+(`barnabas.pipelines.frames.uncomputable`). Behind a query, a Python function, a deduplication or an
+aggregate a row is of no single record: an expression that cannot be computed there ends the flow.
 """
 
 from dataclasses import dataclass, field
@@ -15,7 +15,8 @@ __all__ = ["RowStep", "aggregates_records", "row_chains", "takes_records"]
 
 @dataclass(frozen=True, slots=True)
 class RowStep:
-    """What happens to a record in one step: the choice of rows, then the figures that are made of them, if there are any."""
+    """What happens to a record in one step: the choice of rows, then the figures that are made
+    of them, if there are any."""
 
     place: str
     """Its field in the file, such as ``steps[0]``."""
@@ -24,11 +25,13 @@ class RowStep:
     """Expectations on the step's rows that leave rows out."""
     aggregate: Aggregate | None = None
     key: tuple[str, ...] = ()
-    """The columns of keys and folders in outputs that the rows behind the step have, or its groups, if these are the results."""
+    """The columns of keys and folders in outputs that the rows behind the step have, or its groups,
+    if these are the results."""
 
 
 def row_chains(flow: Flow, source: Source) -> list[tuple[RowStep, ...]]:
-    """The ways of a source's record through steps that take it alone, each as long as it can be; at least one."""
+    """The ways of a source's record through steps that take it alone, each as long as
+    it can be; at least one."""
     is_first = source is flow.source
     key = () if flow.steps or flow.aggregate or not is_first else _key(flow, None)
     first = RowStep("transform", flow.transform, key=key) if is_first else RowStep("")
@@ -41,7 +44,8 @@ def row_chains(flow: Flow, source: Source) -> list[tuple[RowStep, ...]]:
         if chain is not None:
             goes_on = not step.deduplicate and not step.aggregate
             drops = _drops(flow, step.name) if goes_on else ()
-            aggregate = None if step.deduplicate else step.aggregate  # which counts rows that are left after that
+            # The aggregate counts the rows that deduplication leaves.
+            aggregate = None if step.deduplicate else step.aggregate
             is_last = number == len(flow.steps) - 1 and not flow.aggregate
             key = _key(flow, step.aggregate) if is_last else ()
             chain = (*chain, RowStep(f"steps[{number}]", step.transform, drops, aggregate, key))
@@ -57,7 +61,8 @@ def row_chains(flow: Flow, source: Source) -> list[tuple[RowStep, ...]]:
 
 
 def _key(flow: Flow, aggregate: Aggregate | None) -> tuple[str, ...]:
-    """The columns of the results' keys, as far as they are columns of the rows that an aggregate takes."""
+    """The columns of the results' keys, as far as they are columns of the rows that
+    an aggregate takes."""
     if aggregate:
         return aggregate.group_by
     keys = [name for sink in flow.sinks if sink.key != POSITION for name in sink.key]

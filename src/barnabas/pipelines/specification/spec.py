@@ -1,9 +1,13 @@
-"""A flow, declared: the TOML file that ``barnabas pipeline run`` takes, as typed values. Needs no Spark.
+"""A flow, declared: the TOML file that ``barnabas pipeline run`` takes, as typed values.
 
-    topics -> parsed rows -> derived columns, filter -> windowed aggregate with a watermark -> database, topic
+Needs no Spark.
 
-Every problem is a `SpecError` that names the file, the line and the field, and says what would be right. What only Spark
-can judge (an SQL expression, say) is judged by `barnabas.pipelines.checks.analysis`. docs/reference/pipelines.md lists all fields.
+    topics -> parsed rows -> derived columns, filter -> windowed aggregate with a watermark
+           -> database, topic
+
+Every problem is a `SpecError` that names the file, the line and the field, and says what would be
+right. What only Spark can judge (an SQL expression, say) is judged by
+`barnabas.pipelines.checks.analysis`. docs/reference/pipelines.md lists all fields.
 """
 
 import os
@@ -81,7 +85,8 @@ RECORD_COLUMNS = ("key", "key_bytes", "timestamp", "headers")
 _LOOPBACK = re.compile(r"^(127\.0\.0\.1|\[::1\]):")
 _OF_CONNECTIONS = ("client.", "socket.", "broker.address.", "metadata.")
 CONNECTORS = ("barnabas", "kafka")
-"""Names of Spark's formats that read and write topics: ours, and that of Spark's own connector, which is in jars."""
+"""Names of Spark's formats that read and write topics: ours, and that of Spark's own
+connector, which is in jars."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +132,14 @@ class Source:
 
 
 _UNREAD_SOURCE = Source("", Format("text", {}))
-"""In the place of a source with which something is wrong: the rest of the file can be read with it."""
+"""In the place of a source with which something is wrong: the rest of the file can
+be read with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """When micro-batches run: one after another (no interval), at an interval, or until what is there now is done."""
+    """When micro-batches run: one after another (no interval), at an interval, or until
+    what is there now is done."""
 
     interval: str | None = None
     available_now: bool = False
@@ -202,11 +209,13 @@ def load(
     *,
     functions: FunctionUse = FunctionUse.RUN,
 ) -> Flow:
-    """Reads a flow's file; ``overrides`` are ``path.to.key=value``, ``environ`` fills in ``${NAME}``.
+    """Reads a flow's file; ``overrides`` are ``path.to.key=value``, ``environ``
+    fills in ``${NAME}``.
 
     ``functions`` says what becomes of the Python files that it names.
 
-    Relative paths in the file (checkpoint, SQLite) are taken from the file's folder. Raises `SpecError`.
+    Relative paths in the file (checkpoint, SQLite) are taken from the file's folder.
+    Raises `SpecError`.
     """
     file = Path(path)
     try:
@@ -438,7 +447,8 @@ def _source(table: SpecTable, name: str, first: Source | None) -> Source:
 
 
 def _refuse_other_topics(table: SpecTable, source: Source) -> None:
-    """Offsets of topics that are not read would leave those that are at their first records, in silence."""
+    """Offsets of topics that are not read would leave those that are at their first
+    records, in silence."""
     from barnabas.pipelines.cluster.offsets import from_json
 
     if source.starting_offsets in ("earliest", "latest"):
@@ -507,7 +517,8 @@ def _local_places(flow: Flow) -> dict[str, str]:
 
 
 def _for_producers(kafka: Mapping[str, str]) -> dict[str, str]:
-    """What a producer to the same cluster needs of a consumer's settings: the protection, and how brokers are reached."""
+    """What a producer to the same cluster needs of a consumer's settings: the protection, and
+    how brokers are reached."""
     shared = {name: text for name, text in kafka.items() if name.startswith(_OF_CONNECTIONS)}
     return {**shared, **security_properties(kafka)}
 

@@ -1,8 +1,9 @@
-"""What happens to rows between topics and sinks, declared: steps, tables to look up, expectations. Needs no Spark.
+"""What happens to rows between topics and sinks, declared: steps, tables to look up, expectations.
 
-A flow is a chain of named views. Each source, each table and each step is a view; a step reads views that stand before it.
-Within one step the order is: its rows (of a view, an SQL query, or a Python function), derived columns, filter, choice of
-columns, watermark, deduplication, aggregate.
+Needs no Spark. A flow is a chain of named views. Each source, each table and each step is a view;
+a step reads views that stand before it. Within one step the order is: its rows (of a view, an SQL
+query, or a Python function), derived columns, filter, choice of columns, watermark,
+deduplication, aggregate.
 """
 
 import inspect
@@ -54,7 +55,8 @@ _LOOKUP_DATABASES = ("sqlite", "postgresql")
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """Row by row: derived columns in their order, then a filter, then a choice of columns; all Spark SQL."""
+    """Row by row: derived columns in their order, then a filter, then a choice of
+    columns; all Spark SQL."""
 
     derive: dict[str, str] = field(default_factory=dict)
     where: str | None = None
@@ -71,7 +73,8 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """Groups, in windows of event time when ``window`` is set, or in sessions that end after a gap of ``session``."""
+    """Groups, in windows of event time when ``window`` is set, or in sessions that end
+    after a gap of ``session``."""
 
     compute: dict[str, str]
     group_by: tuple[str, ...] = ()
@@ -101,7 +104,9 @@ class FlowStep:
     aggregate: Aggregate | None = None
 
     def inputs(self, previous: str) -> tuple[str, ...]:
-        """The views that a function takes, by the names of its parameters; ``rows`` is the view before."""
+        """The views that a function takes, by the names of its parameters.
+
+        ``rows`` is the view before."""
         assert self.function is not None
         return tuple(self.of or previous if each == PREVIOUS else each for each in _parameters(self.function))
 
@@ -209,7 +214,9 @@ def _check_windows(table: SpecTable, how: Aggregate) -> None:
 def read_steps(
     root: SpecTable, before: Sequence[str], views: Sequence[str], watermarks: list[Watermark]
 ) -> tuple[FlowStep, ...]:
-    """The steps in their order; ``views`` are the names in the tables ``before``. Adds what steps set to ``watermarks``."""
+    """The steps in their order; ``views`` are the names in the tables ``before``.
+
+    Adds what steps set to ``watermarks``."""
     known = list(views)
     steps: list[FlowStep] = []
     for table in root.tables("steps"):
@@ -252,7 +259,8 @@ def _step(table: SpecTable, known: Sequence[str], watermarks: list[Watermark]) -
     aggregate = read_aggregate(table.table("aggregate"), watermarks)
     if aggregate and aggregate.time and aggregate.watermark:
         watermarks.append(Watermark(aggregate.time, aggregate.watermark))
-    if aggregate and aggregate.window:  # windows of windows follow the watermark that made the first ones
+    # Windows of windows follow the watermark of the first windows.
+    if aggregate and aggregate.window:
         watermarks += [Watermark(name, "") for name in WINDOW_TIMES]
     return FlowStep(name, of, sql, function, read_transform(table), watermark, deduplicate, aggregate)
 
@@ -268,7 +276,9 @@ def check_view(table: SpecTable, field_name: str, name: str, known: Sequence[str
 
 
 def read_lookups(root: SpecTable, known: list[str], servers: str, kafka: Mapping[str, str]) -> tuple[Lookup, ...]:
-    """The tables ``[tables.NAME]``; adds their names to ``known``. ``servers`` and ``kafka`` are those of the first source."""
+    """The tables ``[tables.NAME]``; adds their names to ``known``.
+
+    ``servers`` and ``kafka`` are those of the first source."""
     found: list[Lookup] = []
     for name, table in root.tables_by_name("tables").items():
         check_view(table, "", name, known)

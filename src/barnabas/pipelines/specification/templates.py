@@ -1,6 +1,8 @@
-"""What ``barnabas pipeline new`` writes: a flow's file with comments, for a format and a sink, and a test beside it.
+"""What ``barnabas pipeline new`` writes: a flow's file with comments, for a format and a
+sink, and a test beside it.
 
-Every combination is a valid flow whose test passes: it keeps the example's rows and gives them a derived column.
+Every combination is a valid flow whose test passes: it keeps the example's rows and
+gives them a derived column.
 """
 
 import json

@@ -28,7 +28,9 @@ class ValueOutOfRangeError(BarnabasError):
 
 
 def values_of(name: str, column: pa.Array) -> list[Any]:
-    """The values of a column; maps are dictionaries. Raises `ValueOutOfRangeError` that names the column."""
+    """The values of a column; maps are dictionaries.
+
+    Raises `ValueOutOfRangeError` that names the column."""
     try:
         values: list[Any] = column.to_pylist(maps_as_pydicts="lossy")
     except UnicodeDecodeError as error:
@@ -41,7 +43,8 @@ def values_of(name: str, column: pa.Array) -> list[Any]:
 
 
 def require_texts(rows: pa.Table) -> None:
-    """Raise `ValueOutOfRangeError` if a text is not UTF-8: some outputs would take it, and readers make another one of it."""
+    """Raise `ValueOutOfRangeError` if a text is not UTF-8: some outputs would take it, and
+    readers make another one of it."""
     for name, column in zip(rows.column_names, rows.columns, strict=True):
         try:
             column.validate(full=True)
@@ -52,7 +55,8 @@ def require_texts(rows: pa.Table) -> None:
 
 
 def _not_text(name: str, column: pa.Array | pa.ChunkedArray) -> str:
-    """What to say of a column with such a text, which is shown if it is the value itself and no part of one."""
+    """What to say of a column with such a text, which is shown if it is the value
+    itself and no part of one."""
     for each in column if pa.types.is_string(column.type) else ():
         data = each.as_buffer().to_pybytes() if each.is_valid else b""
         shown = data.decode(errors="backslashreplace")
@@ -79,7 +83,9 @@ def row_dicts(rows: pa.Table) -> Iterator[dict[str, Any]]:
 
 
 def shown_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """The values to be looked at; one that Python cannot hold is a text, so that it does not hide the others."""
+    """The values to be looked at.
+
+    One that Python cannot hold is a text, so that it does not hide the others."""
     try:
         return list(column.to_pylist(maps_as_pydicts="lossy"))
     except (ValueError, OverflowError, pa.ArrowException):

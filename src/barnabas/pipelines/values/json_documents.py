@@ -1,7 +1,8 @@
-"""Rows as JSON documents for topics: the values' forms are those of `barnabas.pipelines.values.texts`, whatever the session's time zone is.
+"""Rows as JSON documents for topics: the values' forms are those of
+`barnabas.pipelines.values.texts`, whatever the session's time zone is.
 
-Spark's ``to_json`` writes the key of a map as it is in memory: a time as microseconds, a date as days, bytes as an address.
-Such keys become texts first.
+Spark's ``to_json`` writes the key of a map as it is in memory: a time as microseconds, a date as
+days, bytes as an address. Such keys become texts first.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,9 @@
-"""One form as text for times and other values, in every output that has no type of its own for them.
+"""One form as text for times and other values, in every output that has no type of
+its own for them.
 
-A time is ``2013-01-01T05:00:00.000000Z``: ISO 8601 in UTC, always with microseconds, so texts sort as times do. A time
-without a zone lacks the Z. Topics get the same form from Spark, by `JSON_OPTIONS`.
+A time is ``2013-01-01T05:00:00.000000Z``: ISO 8601 in UTC, always with microseconds, so texts
+sort as times do. A time without a zone lacks the Z. Topics get the same form from Spark, by
+`JSON_OPTIONS`.
 """
 
 import datetime
@@ -34,7 +36,8 @@ JSON_OPTIONS = {
 FIRST_TIME, LAST_TIME = "0001-01-01 00:00:00.000000", "9999-12-31 23:59:59.999999"
 """The times, in UTC, between which all outputs, and Python, have times."""
 TIME_OUT_OF_RANGE = "beyond the years 1 to 9999 (a time in milliseconds is timestamp_millis of a bigint)"
-"""The end of a message about a time that outputs cannot hold. A number is taken for seconds, as everywhere in Spark."""
+"""The end of a message about a time that outputs cannot hold. A number is taken for
+seconds, as everywhere in Spark."""
 NOT_UTF8 = ", which is not UTF-8: take hex(...) or base64(...) of its bytes"
 """The end of a message about a text that is none."""
 RECORD_TIME_OUT_OF_RANGE = "beyond the years 1 to 9999 (records have times in milliseconds; `barnabas tail` shows it)"
@@ -42,7 +45,8 @@ RECORD_TIME_OUT_OF_RANGE = "beyond the years 1 to 9999 (records have times in mi
 
 
 def text_of_bytes(value: bytes) -> str:
-    """Bytes as a text, different for different bytes: what is not UTF-8 becomes \\x and its hexadecimal digits.
+    """Bytes as a text, different for different bytes: what is not UTF-8 becomes \\x
+    and its hexadecimal digits.
 
     As of `barnabas.pipelines.frames.keys`, in Spark.
     """
@@ -74,7 +78,8 @@ def json_values(value: Any) -> Any:
 
 
 def as_json(value: Any) -> str:
-    """An array, a struct or a map as JSON, its values as `as_text_value` gives them, and NaN and Infinity as texts."""
+    """An array, a struct or a map as JSON, its values as `as_text_value` gives them, and
+    NaN and Infinity as texts."""
     try:
         return json.dumps(value, default=_inner, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError):
@@ -82,7 +87,8 @@ def as_json(value: Any) -> str:
 
 
 def _finite(value: Any) -> Any:
-    """The same with texts, as Spark's to_json writes them, for numbers that JSON does not have, and for keys of maps."""
+    """The same with texts, as Spark's to_json writes them, for numbers that JSON does not
+    have, and for keys of maps."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, dict):
@@ -103,4 +109,5 @@ def _inner(value: Any) -> Any:
 
         return base64.b64encode(value).decode()  # as Spark's to_json does
     text = as_text_value(value)
-    return str(value) if text is value else text  # an interval, say, which would be asked for again and again
+    # Some value, such as an interval, would otherwise be asked for again and again.
+    return str(value) if text is value else text

@@ -1,7 +1,9 @@
-"""Two sets of rows, and where they differ: in a SQLite file, so that tables may be larger than memory. Needs no Spark.
+"""Two sets of rows, and where they differ: in a SQLite file, so that tables may be larger
+than memory. Needs no Spark.
 
-A row is its key and its values, both as texts in one form (`text_of`). Rows are put by key, as a sink puts them: what was there is replaced.
-Of a topic, key and value are the bytes of a record, and no key is another one than an empty one.
+A row is its key and its values, both as texts in one form (`text_of`). Rows are put by key, as a
+sink puts them: what was there is replaced. Of a topic, key and value are the bytes of a record, and
+no key is another one than an empty one.
 """
 
 import contextlib
@@ -25,7 +27,9 @@ _Stored = str | bytes
 
 
 class RowDifference(NamedTuple):
-    """The rows of a key that are expected and those that are found: missing, extra, or different. All as they are shown."""
+    """The rows of a key that are expected and those that are found: missing, extra, or different.
+
+    All as they are shown."""
 
     key: str
     expected: list[str]
@@ -62,12 +66,15 @@ class _TemporaryTables:
 
     def __init__(self, path: Path) -> None:
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        for name in ("journal_mode", "synchronous"):  # a file that is deleted afterwards need not outlast a crash
+        # A file that is deleted afterwards need not outlast a crash.
+        for name in ("journal_mode", "synchronous"):
             self._connection.execute(f"PRAGMA {name} = OFF")
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
-        """Write together what else would be written row by row. There is no journal to take it back with: after an error it stays."""
+        """Write together what else would be written row by row.
+
+        There is no journal to take it back with: after an error it stays."""
         self._connection.execute("BEGIN")
         try:
             yield
@@ -89,7 +96,9 @@ class RowComparison(_TemporaryTables):
             self._connection.execute(f"CREATE INDEX {side}_key ON {side} (key)")
 
     def put(self, side: str, rows: Iterable[tuple[_Stored | None, _Stored | None]]) -> None:
-        """Rows, each in the place of those of its key before; None deletes them. A key comes once in ``rows``, or the last one counts."""
+        """Rows, each in the place of those of its key before; None deletes them.
+
+        A key comes once in ``rows``, or the last one counts."""
         last = dict(rows)
         with self._transaction():
             self._connection.executemany(f"DELETE FROM {side} WHERE key IS ?", [(key,) for key in last])  # noqa: S608  # a constant

@@ -1,15 +1,20 @@
-"""``barnabas pipeline verify``: a flow's results once more from its topics, compared with what its outputs hold.
+"""``barnabas pipeline verify``: a flow's results once more from its topics, compared
+with what its outputs hold.
 
-The flow itself runs, with a checkpoint and outputs in a folder that is deleted afterwards, from the first record that it has read and the
-topics still hold up to where the checkpoint is. Nothing of the flow's own is changed: no output, checkpoint, group or topic.
+The flow itself runs, with a checkpoint and outputs in a folder that is deleted afterwards, from the
+first record that it has read and the topics still hold up to where the checkpoint is. Nothing of
+the flow's own is changed: no output, checkpoint, group or topic.
 
-- SQLite, DuckDB, Delta, Parquet and full-text indexes: an output of the same kind is filled, and both are read by the same reader.
-- PostgreSQL and topics: the rows, or records, are kept as the flow writes them. Of a topic the last record of each key counts, across
-  partitions as of a topic that is a table (`barnabas.pipelines.frames.ordering`).
+- SQLite, DuckDB, Delta, Parquet and full-text indexes: an output of the same kind is filled, and
+  both are read by the same reader.
+- PostgreSQL and topics: the rows, or records, are kept as the flow writes them. Of a topic the last
+  record of each key counts, across partitions as of a topic that is a table
+  (`barnabas.pipelines.frames.ordering`).
 - Functions and OpenSearch cannot be read back.
 
-A flow whose results do not follow from its records alone cannot be verified: one with a model, or one that puts whole micro-batches aside.
-If records are gone (retention, compaction), an aggregate cannot be either, and rows that only the output has say nothing.
+A flow whose results do not follow from its records alone cannot be verified: one with a model, or
+one that puts whole micro-batches aside. If records are gone (retention, compaction), an aggregate
+cannot be either, and rows that only the output has say nothing.
 """
 
 import tempfile
@@ -66,7 +71,8 @@ __all__ = ["CheckedRange", "CheckedSink", "Verification", "verify_flow"]
 
 @dataclass(frozen=True, slots=True)
 class CheckedRange:
-    """The offsets of a partition that were looked at, ``start`` to ``end`` - 1, and how many the flow had read before that are gone."""
+    """The offsets of a partition that were looked at, ``start`` to ``end`` - 1, and how many the
+    flow had read before that are gone."""
 
     source: str
     topic: str
@@ -110,7 +116,9 @@ class Verification:
 
 
 def verify_flow(spark: SparkSession, flow: Flow, *, limit: int, say: Callable[[str], None]) -> Verification:
-    """Compares; at most ``limit`` differences of each sink are kept. Raises `BarnabasError` if the flow cannot be verified."""
+    """Compares; at most ``limit`` differences of each sink are kept.
+
+    Raises `BarnabasError` if the flow cannot be verified."""
     checkpoint = Checkpoint(flow)
     _require_verifiable(flow, checkpoint)
     with checkpoint.held(), tempfile.TemporaryDirectory(prefix="barnabas-verify-") as folder:
@@ -331,7 +339,8 @@ class _Checked:
             return
         assert self._copy is not None
         names, expected = _read(self._copy)
-        columns = [name for name in names if name != ID_COLUMN]  # by which no row is known but in its index
+        # The id identifies a row in its index only.
+        columns = [name for name in names if name != ID_COLUMN]
         rows.add(EXPECTED, rows_of(names, key, columns, expected))
         others, found = _read(sink)
         rows.add(FOUND, rows_of(others, key, columns, found))
