@@ -1,4 +1,5 @@
-"""The SASL mechanism DIGEST-MD5 (RFC 2831), both sides, as ZooKeeper's clients and servers speak it through the JDK.
+"""The SASL mechanism DIGEST-MD5 (RFC 2831), both sides, as ZooKeeper's clients and servers
+speak it through the JDK.
 
     client                                server
       (empty)                       ->
@@ -142,7 +143,9 @@ class DigestMd5Client:
         self.is_complete = False
 
     def evaluate(self, token: bytes) -> bytes | None:
-        """The answer to the server's message; None when the server has proven its identity too. Raises `SaslError`."""
+        """The answer to the server's message; None when the server has proven its identity too.
+
+        Raises `SaslError`."""
         said = _parse(token)
         if self._said:
             expected = _response(self._password, self._said, "")

@@ -1,5 +1,5 @@
-"""JAAS login configurations: the files in which ZooKeeper's servers and clients find users and passwords for SASL, and the
-value of ``sasl.jaas.config``, which is one entry of such a file.
+"""JAAS login configurations: the files in which ZooKeeper's servers and clients find users and
+passwords for SASL, and the value of ``sasl.jaas.config``, which is one entry of such a file.
 
     Server {
         org.apache.zookeeper.server.auth.DigestLoginModule required
@@ -7,7 +7,8 @@ value of ``sasl.jaas.config``, which is one entry of such a file.
         user_bob="bobsecret";
     };
 
-In Java: javax.security.auth.login.Configuration. Errors never quote the file's text, which holds secrets.
+In Java: javax.security.auth.login.Configuration. Errors never quote the file's text,
+which holds secrets.
 
 In Kafka: `JaasContext`.
 """
@@ -20,7 +21,8 @@ from barnabas.base.errors import ConfigError
 __all__ = ["JAAS_FILE", "LoginModule", "digest_credentials", "digest_users", "jaas_text", "login_module", "parse_jaas"]
 
 JAAS_FILE = "java.security.auth.login.config"
-"""Java's system property with the name of such a file; here a property of brokers and of coordination servers."""
+"""Java's system property with the name of such a file; here a property of brokers and
+of coordination servers."""
 
 _TOKEN = re.compile(
     r"""\s+|//[^\n]*|\#[^\n]*|/\*.*?\*/|(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[{};=]|[^\s{};="']+)""", re.DOTALL
@@ -140,7 +142,8 @@ def _digest_module(text: str, name: str, section: str) -> LoginModule:
     if not modules:
         raise ConfigError(f"{name} has no section {section}")
     for number, module in enumerate(modules, 1):
-        if not module.name.endswith(_DIGEST_MODULE):  # its name may be a piece of a password without quotation marks
+        # The name may be a piece of a password without quotation marks.
+        if not module.name.endswith(_DIGEST_MODULE):
             raise ConfigError(
                 f"{name} names another login module in its section {section}, number {number}: only "
                 f"org.apache.zookeeper.server.auth.{_DIGEST_MODULE} (DIGEST-MD5) is supported"

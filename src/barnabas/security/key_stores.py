@@ -1,18 +1,22 @@
 """Java's key stores and trust stores, as PEM: JKS, PKCS12, and PEM itself.
 
-What a store is, its first bytes say, not its name: since Java 9 keytool writes PKCS12 to files that are called .jks, and Java
-reads both under either type. The layout of JKS, all numbers big-endian:
+What a store is, its first bytes say, not its name: since Java 9 keytool writes PKCS12 to files that
+are called .jks, and Java reads both under either type. The layout of JKS, all numbers big-endian:
 
-    magic int32 0xFEEDFEED | version int32, 1 or 2 | count int32 | entries | SHA-1 of all that, salted with the password
+    store:        magic int32 0xFEEDFEED | version int32, 1 or 2 | count int32 | entries
+                  | SHA-1 of all that, salted with the password
     entry:        tag int32 | alias UTF | created int64, ms
-                  tag 1, a key:         length int32, EncryptedPrivateKeyInfo (DER) | count int32, certificates
+                  tag 1, a key:         length int32, EncryptedPrivateKeyInfo (DER)
+                                        | count int32, certificates
                   tag 2, a certificate: certificate
     certificate:  type UTF (version 2) | length int32, DER
     UTF:          length uint16, bytes
 
-A key is encrypted with a stream of SHA-1 hashes, which begins with a salt of 20 bytes and ends with a check of 20 bytes.
+A key is encrypted with a stream of SHA-1 hashes, which begins with a salt of 20 bytes and ends
+with a check of 20 bytes.
 
-In Kafka: DefaultSslEngineFactory's FileBasedStore. In ZooKeeper: FileKeyStoreLoader. In Java: JavaKeyStore, KeyProtector.
+In Kafka: DefaultSslEngineFactory's FileBasedStore. In ZooKeeper: FileKeyStoreLoader. In Java:
+JavaKeyStore, KeyProtector.
 """
 
 import base64
@@ -108,12 +112,15 @@ def read_identity(data: bytes, store: KeyStore) -> Identity:
 
 
 def read_trusted(data: bytes, store: KeyStore) -> str:
-    """The certificates of a JKS or PKCS12 store that Java trusts, as PEM: of each key its own, and all that have no key.
+    """The certificates of a JKS or PKCS12 store that Java trusts, as PEM: of each key its own,
+    and all that have no key.
 
-    The authorities that signed a key's certificate are not trusted: others have certificates of theirs. In PKCS12 an
-    attribute that cannot be read here distinguishes them from trusted ones, so a store with both is refused.
+    The authorities that signed a key's certificate are not trusted: others have certificates of
+    theirs. In PKCS12 an attribute that cannot be read here distinguishes them from trusted ones, so
+    a store with both is refused.
 
-    Without a password, nothing checks that a JKS store is as it was written. Raises `KeyStoreError`.
+    Without a password, nothing checks that a JKS store is as it was written. Raises
+    `KeyStoreError`.
     """
     if _is_jks(data, store.type):
         certificates = [each for entry in _jks_entries(data, store.password) for each in entry.certificates[:1]]
@@ -215,7 +222,8 @@ def _read_bytes(body: bytes, at: int, length_format: str) -> tuple[bytes, int]:
 
 
 def _decrypt(encrypted: bytes, password: str) -> bytes:
-    """The PKCS8 key in an EncryptedPrivateKeyInfo, which is a sequence of an algorithm and an octet string."""
+    """The PKCS8 key in an EncryptedPrivateKeyInfo, which is a sequence of an
+    algorithm and an octet string."""
     (_, info, _) = _der(encrypted, 0)
     (_, algorithm, at) = _der(info, 0)
     (_, protected, _) = _der(info, at)

@@ -1,4 +1,5 @@
-"""The SASL mechanisms of Kafka's clients and brokers: their names, SCRAM's hashes and numbers, and JAAS's login modules.
+"""The SASL mechanisms of Kafka's clients and brokers: their names, SCRAM's hashes and numbers,
+and JAAS's login modules.
 
 In Kafka: `ScramMechanism`, `PlainLoginModule`, `ScramLoginModule`.
 """

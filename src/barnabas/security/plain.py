@@ -1,4 +1,5 @@
-"""The SASL mechanism PLAIN (RFC 4616): one message with the user's name and the password, for connections with TLS.
+"""The SASL mechanism PLAIN (RFC 4616): one message with the user's name and the password,
+for connections with TLS.
 
 In Kafka: `PlainSaslServer`, `PlainServerCallbackHandler`.
 """
@@ -31,7 +32,9 @@ class PlainServer:
         return bool(self.user)
 
     def evaluate(self, token: bytes) -> bytes:
-        """The answer to the client's message, which is empty. Raises `SaslError`, in Kafka's words."""
+        """The answer to the client's message, which is empty.
+
+        Raises `SaslError`, in Kafka's words."""
         if self.is_complete:
             raise SaslError("the authentication is over")
         check_token(token)

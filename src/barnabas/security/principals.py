@@ -1,6 +1,7 @@
 """The name that a certificate gives its owner.
 
-In Kafka: DefaultKafkaPrincipalBuilder. In ZooKeeper: X509AuthenticationProvider. In Java: X500Principal.
+In Kafka: DefaultKafkaPrincipalBuilder. In ZooKeeper: X509AuthenticationProvider. In
+Java: X500Principal.
 """
 
 from collections.abc import Mapping
@@ -11,13 +12,15 @@ _KEYWORDS = {
     "commonName": "CN", "countryName": "C", "localityName": "L", "stateOrProvinceName": "ST", "organizationName": "O",
     "organizationalUnitName": "OU", "streetAddress": "STREET", "domainComponent": "DC", "userId": "UID",
 }  # fmt: skip
-_EMAIL = "1.2.840.113549.1.9.1"  # has no keyword in RFC 2253: its value is shown as bytes, an IA5String
+# RFC 2253 has no keyword for it: its value is shown as bytes, an IA5String.
+_EMAIL = "1.2.840.113549.1.9.1"
 
 
 def subject_name(certificate: Mapping[str, object]) -> str | None:
     """The subject as Java writes it (X500Principal.getName, RFC 2253): CN=bob,OU=unit,O=org.
 
-    None for a subject with attributes that are not known here, so that it is never mistaken for another.
+    None for a subject with attributes that are not known here, so that it is never
+    mistaken for another.
     """
     subject = certificate.get("subject")
     if not isinstance(subject, tuple) or not subject:

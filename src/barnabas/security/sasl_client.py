@@ -1,4 +1,5 @@
-"""The client's side of PLAIN and SCRAM as one conversation: what to send, given what the server answered.
+"""The client's side of PLAIN and SCRAM as one conversation: what to send, given what
+the server answered.
 
 In Kafka: `SaslClientAuthenticator`, `ScramSaslClient`.
 """
@@ -16,9 +17,10 @@ __all__ = ["converse", "login_of_broker"]
 def converse(
     mechanism: str, username: str, password: str, nonce: str, salted: SaltedPassword | None = None
 ) -> Generator[bytes, bytes, None]:
-    """Yields the client's messages, takes the server's; returns when the server has proven its identity where it can.
+    """Yields the client's messages, takes the server's.
 
-    ``nonce`` as for `ScramClient`; ``salted`` is the password of SCRAM for many conversations. Raises `SaslError`.
+    Returns when the server has proven its identity where it can. ``nonce`` as for `ScramClient`;
+    ``salted`` is the password of SCRAM for many conversations. Raises `SaslError`.
     """
     if mechanism not in SCRAM_MECHANISMS:
         if mechanism != PLAIN:
@@ -36,8 +38,9 @@ def login_of_broker(
 ) -> Callable[[], Generator[bytes, bytes, None]]:
     """Begins conversations with other brokers, one for each connection, as `converse`.
 
-    There are many connections, and the other side need not be a broker: SCRAM's salted password is computed once for each
-    salt, with no more iterations than Kafka's brokers give a user. Raises `SaslError`.
+    There are many connections, and the other side need not be a broker: SCRAM's salted
+    password is computed once for each salt, with no more iterations than Kafka's brokers give
+    a user. Raises `SaslError`.
     """
     salted = None
     if mechanism in SCRAM_MECHANISMS:

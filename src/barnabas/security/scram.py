@@ -1,4 +1,5 @@
-"""The SASL mechanisms SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), as Kafka's brokers and clients speak them.
+"""The SASL mechanisms SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), as Kafka's
+brokers and clients speak them.
 
     client                                   server
       n,,n=user,r=nonce                ->
@@ -6,9 +7,9 @@
       c=biws,r=both nonces,p=proof     ->
                                        <-    v=signature, or e=error
 
-Neither side sends the password, and both prove that they know it: a server that does not is refused. There is no channel
-binding, as in Kafka. A server keeps neither the password nor what a client's proof is made of, but a salt, the number of
-iterations, and two keys (`ScramCredential`).
+Neither side sends the password, and both prove that they know it: a server that does not is
+refused. There is no channel binding, as in Kafka. A server keeps neither the password nor what a
+client's proof is made of, but a salt, the number of iterations, and two keys (`ScramCredential`).
 
 In Kafka: `ScramSaslClient`, `ScramSaslServer`, `ScramFormatter`, `ScramCredentialUtils`.
 """
@@ -125,7 +126,8 @@ class ScramServer:
         match = _CLIENT_FINAL.fullmatch(text)
         if match is None:
             raise SaslError("the client's last SCRAM message makes no sense")
-        # librdkafka before 2.3 puts its own nonce before both; Kafka's brokers take that, and the proof covers it.
+        # librdkafka before 2.3 puts its own nonce before both; Kafka's brokers take that,
+        # and the proof covers it.
         if not match["nonce"].endswith(self._nonce):
             raise SaslError("the client's SCRAM nonce is another one")
         if _decoded(match["binding"], "client") != self._header.encode():
@@ -147,9 +149,10 @@ def _unescaped(name: str) -> str:
 
 
 class SaltedPassword:
-    """A client's password, hashed as servers ask for it; the last answers are remembered, for many connections have the same.
+    """A client's password, hashed as servers ask for it.
 
-    It may be used by several threads.
+    The last answers are remembered, for many connections have the same. It may be
+    used by several threads.
     """
 
     def __init__(self, mechanism: str, password: str, *, max_iterations: int = _MAX_ITERATIONS) -> None:
@@ -176,10 +179,14 @@ class SaltedPassword:
 
 
 class ScramClient:
-    """One authentication. ``nonce`` is printable ASCII without commas, and must not be predictable."""
+    """One authentication.
+
+    ``nonce`` is printable ASCII without commas, and must not be predictable."""
 
     def __init__(self, mechanism: str, username: str, password: str | SaltedPassword, nonce: str) -> None:
-        """Raises `SaslError` for a name or a password that UTF-8 cannot hold. A `SaltedPassword` is of the same mechanism."""
+        """Raises `SaslError` for a name or a password that UTF-8 cannot hold.
+
+        A `SaltedPassword` is of the same mechanism."""
         self._hash = SCRAM_MECHANISMS[mechanism].hash
         self._password = SaltedPassword(mechanism, password) if isinstance(password, str) else password
         _bytes(username, "the user's name")
