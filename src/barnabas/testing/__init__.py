@@ -5,11 +5,13 @@
 ...     cluster.create_topic("orders", partitions=3)
 ...     client_settings = {"bootstrap.servers": cluster.bootstrap_servers}
 
-`ProcessCluster` is the same as processes, for tests and labs that kill or pause a broker. `simulate` runs a scenario with a
-user's own consumers and producers in virtual time: the same code of the servers, faults, and a seed that decides everything.
+`ProcessCluster` is the same as processes, for tests and labs that kill or pause a broker.
+`simulate` runs a scenario with a user's own consumers and producers in virtual time: the same code
+of the servers, faults, and a seed that decides everything.
 
-In pytest, the fixture ``barnabas_cluster`` gives each test a cluster of its own, and ``barnabas_session_cluster`` one for
-the whole run (one per worker under pytest-xdist); both listen on free ports.
+In pytest, the fixture ``barnabas_cluster`` gives each test a cluster of its own, and
+``barnabas_session_cluster`` one for the whole run (one per worker under pytest-xdist); both
+listen on free ports.
 """
 
 from typing import TYPE_CHECKING
@@ -50,5 +52,6 @@ _HOMES = {
     "simulate": "virtual.cluster",
 }
 
-if not TYPE_CHECKING:  # a type checker sees the imports above alone, and finds names that do not exist
+# A type checker sees only the imports above, so it reports names that do not exist.
+if not TYPE_CHECKING:
     __getattr__ = import_lazily(__name__, _HOMES)

@@ -1,8 +1,9 @@
-"""A cluster inside the caller's process: coordination servers and brokers, each on an event loop and a thread of its own.
+"""A cluster inside the caller's process: coordination servers and brokers, each on an event loop
+and a thread of its own.
 
-They are the servers that processes run, over real sockets on the loopback and real files in a temporary folder, so
-every client works with them as with any cluster. All ports are free ones. Each server's network, files and clock can be
-given faults (`barnabas.testing.faults`).
+They are the servers that processes run, over real sockets on the loopback and real files in a
+temporary folder, so every client works with them as with any cluster. All ports are free ones. Each
+server's network, files and clock can be given faults (`barnabas.testing.faults`).
 """
 
 import asyncio
@@ -58,15 +59,17 @@ class _Server:
 
 
 class Cluster:
-    """Brokers 0 to N-1 and their coordination server, or an ensemble of ``zk_servers``; a context manager.
+    """Brokers 0 to N-1 and their coordination server, or an ensemble of ``zk_servers``.
 
-    ``settings`` are properties for every broker, ``data_dir`` keeps the data beyond the cluster's life, ``racks`` spreads
-    the brokers over as many racks; with ``kafka_version`` ("2.1" to "3.9") clients find the API versions of that release
-    of Kafka, and no newer ones. With ``security`` (SSL, SASL_PLAINTEXT or SASL_SSL) clients connect with what
-    `client_properties` says; ``users`` are the passwords of those who may, by name. Methods may be called from any thread;
-    they return when the thing is done.
+    A context manager. ``settings`` are properties for every broker, ``data_dir`` keeps the data
+    beyond the cluster's life, ``racks`` spreads the brokers over as many racks; with
+    ``kafka_version`` ("2.1" to "3.9") clients find the API versions of that release of Kafka, and
+    no newer ones. With ``security`` (SSL, SASL_PLAINTEXT or SASL_SSL) clients connect with what
+    `client_properties` says; ``users`` are the passwords of those who may, by name. Methods may be
+    called from any thread; they return when the thing is done.
 
-    Faults name a server by its broker id, or as "zookeeper" ("zookeeper1" and so on in an ensemble).
+    Faults name a server by its broker id, or as "zookeeper" ("zookeeper1" and so on
+    in an ensemble).
     """
 
     def __init__(
@@ -118,7 +121,8 @@ class Cluster:
 
     @property
     def zookeeper_connect(self) -> str:
-        """``host:port`` of the coordination server; of all in an ensemble, those that are stopped included."""
+        """``host:port`` of the coordination server; of all in an ensemble, those
+        that are stopped included."""
         assert self._zk_texts, "the cluster is not started"
         return ",".join(f"{_HOST}:{texts['clientPort']}" for texts in self._zk_texts.values())
 
@@ -127,8 +131,9 @@ class Cluster:
     ) -> dict[str, str]:
         """What a client connects with: addresses, protocol, certificates, user and password.
 
-        In the names of librdkafka, or of Java's clients. ``user`` is the first one unless it is named, ``mechanism`` PLAIN,
-        SCRAM-SHA-256 or SCRAM-SHA-512. Raises `BarnabasError` for what is not there.
+        In the names of librdkafka, or of Java's clients. ``user`` is the first one unless it
+        is named, ``mechanism`` PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512. Raises `BarnabasError`
+        for what is not there.
         """
         properties = {} if self._security is None else self._security.client_properties(user, mechanism, java=java)
         return {"bootstrap.servers": self.bootstrap_servers, **properties}
@@ -136,9 +141,10 @@ class Cluster:
     # Life
 
     def start(self) -> Self:
-        """Start everything; clients can work when this returns, and every broker knows all brokers. Raises `BarnabasError`.
+        """Start everything; clients can work when this returns, and every broker knows all brokers.
 
-        It waits for the brokers' metadata for 30 s at most, and returns in any case.
+        Raises `BarnabasError`. It waits for the brokers' metadata for 30 s at most,
+        and returns in any case.
         """
         try:
             make_private_dirs(self.data_dir)
@@ -199,7 +205,9 @@ class Cluster:
         self._note_port(broker_id)
 
     def stop_zookeeper(self, server_id: int = 1) -> None:
-        """Stop one coordination server cleanly; they are numbered from 1. `start_zookeeper` starts it again."""
+        """Stop one coordination server cleanly; they are numbered from 1.
+
+        `start_zookeeper` starts it again."""
         self._stop_server(self._zookeeper_name(server_id), _close)
 
     def start_zookeeper(self, server_id: int = 1) -> None:
@@ -219,7 +227,9 @@ class Cluster:
     # Faults
 
     def kill(self, server: int | str) -> None:
-        """As kill -9: it says goodbye to no one, and its session lives until it expires. Its port and its data stay."""
+        """As kill -9: it says goodbye to no one, and its session lives until it expires.
+
+        Its port and its data stay."""
         self._stop_server(self._name(server), _kill)
 
     def pause(self, server: int | str) -> None:
@@ -231,10 +241,11 @@ class Cluster:
         self._find(self._name(server)).thread.resume()
 
     def partition(self, *groups: Collection[int | str]) -> None:
-        """Cut the network between groups of servers; a server in no group reaches all, and clients do too.
+        """Cut the network between groups of servers.
 
-        It replaces an earlier partition, and `heal` ends it. What is on its way waits, as behind a broken cable:
-        nothing is refused, requests time out.
+        A server in no group reaches all, and clients do too. It replaces an earlier partition,
+        and `heal` ends it. What is on its way waits, as behind a broken cable: nothing is
+        refused, requests time out.
         """
         sides: dict[str, int] = {}
         for number, group in enumerate(groups):
@@ -253,11 +264,14 @@ class Cluster:
         self._find(self._name(server)).faults.disk.delay_s = delay_s
 
     def full_disk(self, server: int | str) -> None:
-        """Whatever would change the server's disk fails, as with no space left (ENOSPC), until `heal`."""
+        """Whatever would change the server's disk fails, as with no space left
+        (ENOSPC), until `heal`."""
         self._find(self._name(server)).faults.disk.error = errno.ENOSPC
 
     def fail_disk(self, server: int | str) -> None:
-        """Every call to the server's disk fails (EIO), until `heal`. A broker gives the log dir up, as a real one does."""
+        """Every call to the server's disk fails (EIO), until `heal`.
+
+        A broker gives the log dir up, as a real one does."""
         self._find(self._name(server)).faults.disk.error = errno.EIO
 
     def clock(self, server: int | str, shift_s: float) -> None:
@@ -265,7 +279,9 @@ class Cluster:
         self._find(self._name(server)).faults.clock.shift_ms = round(shift_s * 1000)
 
     def heal(self) -> None:
-        """End all faults of servers that run: pauses, partitions, disks, clocks. What was killed stays so."""
+        """End all faults of servers that run: pauses, partitions, disks, clocks.
+
+        What was killed stays so."""
         with self._lock:
             self._sides = {}
             for server in self._running.values():
@@ -313,10 +329,11 @@ class Cluster:
         replication_factor: int = 1,
         config: Mapping[str, str] | None = None,
     ) -> None:
-        """Create a topic; every broker knows it when this returns, and can be asked about it. Raises `KafkaError`.
+        """Create a topic; every broker knows it when this returns, and can be asked about it.
 
-        The controller answers earlier, as soon as it knows the topic itself. Brokers that are paused or cut off from the
-        controller are not waited for. It returns after 30 s in any case.
+        Raises `KafkaError`. The controller answers earlier, as soon as it knows the topic
+        itself. Brokers that are paused or cut off from the controller are not waited for. It
+        returns after 30 s in any case.
         """
         with AdminConnection(self.bootstrap_servers, self._own_properties) as admin:
             create_topic(
@@ -355,7 +372,8 @@ class Cluster:
         return server.starting
 
     async def _end_when_failed(self, name: str, server: _Server) -> None:
-        """A server that cannot go on, such as a broker without a log dir, ends as its process would."""
+        """A server that cannot go on, such as a broker without a log dir, ends as
+        its process would."""
         assert server.serves is not None
         if isinstance(server.serves, BrokerServer):
             await server.serves.failed.wait()
@@ -436,7 +454,8 @@ def _all_are_known(running: Mapping[str, _Server], count: int) -> bool:
 
 
 def _is_known(running: Mapping[str, _Server], topic: str, partitions: int, is_cut: Callable[[int, int], bool]) -> bool:
-    """Whether the brokers that hear from the controller know so many partitions (-1: as many as the controller does)."""
+    """Whether the brokers that hear from the controller know so many partitions (-1: as many
+    as the controller does)."""
     caches = _caches(running)
     controllers = [n for n, cache in caches.items() if cache.controller_id == n]
     if not controllers:
@@ -455,7 +474,9 @@ def _wait_for(condition: Callable[[], bool]) -> None:
 
 
 def _stop_all(servers: list[_Server]) -> None:
-    """Stop servers of one kind at the same time; those that are still starting are cancelled first."""
+    """Stop servers of one kind at the same time.
+
+    Those that are still starting are cancelled first."""
     # Interrupted: a server that continued to start would write to a folder that is being removed.
     starting = [each.starting for each in servers if each.starting is not None and not each.starting.done()]
     for future in starting:
@@ -473,16 +494,19 @@ async def _close(server: _Server) -> None:
 
 
 async def _kill(server: _Server) -> None:
-    """Let go of what the operating system takes from a killed process: connections, ports, files, locks."""
+    """Let go of what the operating system takes from a killed process: connections,
+    ports, files, locks."""
     server.faults.network.kill()
     if isinstance(server.serves, BrokerServer):
         await server.serves.abandon()
     else:
-        await _close(server)  # which leaves sessions, and acknowledged writes are in its log already
+        await _close(server)  # sessions stay, and acknowledged writes are in the log already
 
 
 def _plan_coordination(data_dir: Path, count: int) -> dict[int, dict[str, str]]:
-    """The settings of each coordination server; the members of an ensemble must know all ports beforehand."""
+    """The settings of each coordination server.
+
+    The members of an ensemble must know all ports beforehand."""
     common = {"clientPortAddress": _HOST, "tickTime": "2000", "maxClientCnxns": "1000"}
     if count == 1:
         data = data_dir / "zookeeper"

@@ -1,8 +1,10 @@
-"""Faults of one server inside a process: its links are cut, its disk is slow, full or broken, its clock is wrong.
+"""Faults of one server inside a process: its links are cut, its disk is slow, full or
+broken, its clock is wrong.
 
-Each server of a `barnabas.testing.Cluster` gets a `ServerFaults`, whose network, files and clock stand before the real ones.
-Without a fault they pass everything on. Links are cut at the side that connects: what both sides send waits, as bytes
-do that no router forwards, and arrives when the links are whole again; new connections wait until they time out.
+Each server of a `barnabas.testing.Cluster` gets a `ServerFaults`, whose network, files and clock
+stand before the real ones. Without a fault they pass everything on. Links are cut at the side that
+connects: what both sides send waits, as bytes do that no router forwards, and arrives when the
+links are whole again; new connections wait until they time out.
 """
 
 import asyncio
@@ -230,9 +232,10 @@ class _Link:
 
 
 class FaultyNetwork:
-    """A network in which the links from one server to some ports are cut; a `barnabas.base.network.Network`.
+    """A network in which the links from one server to some ports are cut.
 
-    Used on the loop of its server only, but for `is_cut`, which any thread may answer.
+    A `barnabas.base.network.Network`. Used on the loop of its server only, but for `is_cut`,
+    which any thread may answer.
     """
 
     def __init__(self, inner: Network, is_cut: Callable[[int], bool]) -> None:
@@ -256,7 +259,8 @@ class FaultyNetwork:
         max_frame_bytes: int,
         timeout_ms: int,
     ) -> Connection:
-        """As `barnabas.base.network.Network.connect`; where the link is cut, it waits and then times out."""
+        """As `barnabas.base.network.Network.connect`; where the link is cut, it
+        waits and then times out."""
         end = time.monotonic() + timeout_ms / 1000
         while self._is_cut(port) and not self._is_dead:
             if time.monotonic() >= end:
@@ -288,7 +292,9 @@ class FaultyNetwork:
             link.release()
 
     def kill(self) -> None:
-        """Close every link, as the system does for a process that is killed; no other one can be opened."""
+        """Close every link, as the system does for a process that is killed.
+
+        No other one can be opened."""
         self._is_dead = True
         for link in tuple(self._links):
             link.close()

@@ -1,13 +1,14 @@
-"""Tests of flows that are data: rows that are given, and rows that are expected, in a file beside the flow.
+"""Tests of flows that are data: rows that are given, and rows that are expected, in
+a file beside the flow.
 
 ``orders.toml`` has its tests in ``orders.test.toml``, or ``orders.test.json`` with the same names:
 
     [[tests]]
     name = "revenue is summed by country"
     expect = [{ country = "DE", revenue = 12 }]
-    bad = 1                                   # so many rows are bad; not checked without it
-    late = 0                                  # so many rows came after their watermark; not checked without it
-    [[tests.given]]                           # each is one run; the next goes on from there
+    bad = 1                        # how many rows are bad; not checked without it
+    late = 0                       # how many rows are late; not checked without it
+    [[tests.given]]                # each is one run; the next continues from there
     source = [{ country = "de", price = 5 }, { country = "de", price = 7 }, "no JSON"]
 """
 
@@ -49,7 +50,9 @@ class CaseResult:
 
 
 def cases_file(flow_file: Path) -> Path:
-    """The file with the flow's tests: ``NAME.test.toml`` or ``NAME.test.json``. Raises `SpecError` if there is none."""
+    """The file with the flow's tests: ``NAME.test.toml`` or ``NAME.test.json``.
+
+    Raises `SpecError` if there is none."""
     found = [flow_file.with_name(f"{flow_file.stem}.test.{ending}") for ending in ("toml", "json")]
     for each in found:
         if each.exists():

@@ -1,11 +1,13 @@
 """Tests of flows: a real topic, a real Spark, and the rows that come out.
 
     def test_revenue_is_summed_by_country(barnabas_flow):
-        flow = barnabas_flow("orders.toml").given([{"id": 1, "country": "de", "price": 5}, {"id": 2, "country": "de", "price": 7}])
+        orders = [{"id": 1, "country": "de", "price": 5}, {"id": 2, "country": "de", "price": 7}]
+        flow = barnabas_flow("orders.toml").given(orders)
         flow.run().assert_rows([{"country": "DE", "revenue": 12}])
 
-A test's flow reads new topics of the fixture's cluster, has a checkpoint of its own, and gives its results to the test
-instead of its sinks. Time is event time only: it is what the rows say, so a test of a day's windows takes a moment.
+A test's flow reads new topics of the fixture's cluster, has a checkpoint of its own, and gives its
+results to the test instead of its sinks. Time is event time only: it is what the rows say, so a
+test of a day's windows takes a moment.
 """
 
 import itertools
@@ -44,14 +46,16 @@ class FlowResult:
     rows: list[dict[str, Any]]
     """The results; with a key the last row of each key."""
     bad: list[str]
-    """The reasons of bad rows of sources with a ``bad_rows_topic``; ``summary["bad"]`` counts all of them."""
+    """The reasons of bad rows of sources with a ``bad_rows_topic``;
+    ``summary["bad"]`` counts all of them."""
     summary: dict[str, Any]
 
     def assert_rows(self, expected: Any) -> None:
-        """The results are these rows, in any order; only the columns that the rows name are compared.
+        """The results are these rows, in any order.
 
-        ``expected`` are dictionaries, or a frame of Spark, pandas or Arrow. Times are texts such as ``2026-01-01 00:00:00``,
-        in UTC, or times.
+        Only the columns that the rows name are compared. ``expected`` are dictionaries, or a
+        frame of Spark, pandas or Arrow. Times are texts such as ``2026-01-01 00:00:00``, in
+        UTC, or times.
         """
         expected = _rows_of(expected)
         columns = list(dict.fromkeys(name for row in expected for name in row))
@@ -123,7 +127,8 @@ class FlowUnderTest:
     def given(self, rows: Sequence[Any] = (), /, **by_name: Sequence[Any]) -> "FlowUnderTest":
         """Puts rows into the first source, or into sources and tables by their names.
 
-        A row is a dictionary, which is written in the source's format, or a record's value as text or bytes.
+        A row is a dictionary, which is written in the source's format, or a record's
+        value as text or bytes.
         """
         known = {source.name: source for source in self._flow.sources}
         tables = {lookup.name for lookup in self._flow.lookups}
@@ -156,7 +161,9 @@ class FlowUnderTest:
         self._flow = replace(self._flow, lookups=tuple(lookups))
 
     def run(self) -> FlowResult:
-        """Runs until all that was given is done. More may be given then, and the flow run on from where it was."""
+        """Runs until all that was given is done.
+
+        More may be given then, and the flow run on from where it was."""
         summary = run_on(self._spark, self._flow)
         bad = [reason for source in self._flow.sources if source.bad_rows_topic for reason in self._reasons(source)]
         return FlowResult(list(self._rows.values()), bad, summary)

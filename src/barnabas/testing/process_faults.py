@@ -1,9 +1,11 @@
-"""Faults for servers in processes of their own: each server puts `ServerFaults` before its network, files and clock.
+"""Faults for servers in processes of their own: each server puts `ServerFaults` before its
+network, files and clock.
 
-A `ProcessCluster` with ``faults=True`` has `FaultLinks`. The servers that it starts find their address in the
-environment, connect to them before they do anything else (`join_faults`), and give their name. The answer names the
-ports that are cut off from this server, so a server that starts again during a partition is on its side from the
-beginning. Each later command is answered when it is in force. A server without this environment runs as always.
+A `ProcessCluster` with ``faults=True`` has `FaultLinks`. The servers that it starts find their
+address in the environment, connect to them before they do anything else (`join_faults`), and give
+their name. The answer names the ports that are cut off from this server, so a server that starts
+again during a partition is on its side from the beginning. Each later command is answered when it
+is in force. A server without this environment runs as always.
 """
 
 import asyncio
@@ -28,7 +30,8 @@ _WAITING_SERVERS = 64
 
 
 class FaultLinks:
-    """The side of the cluster: a connection to each server that runs, and the ports that are cut off from each."""
+    """The side of the cluster: a connection to each server that runs, and the ports
+    that are cut off from each."""
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(16)
@@ -113,7 +116,8 @@ class _RemoteFaults:
 
     def listen(self) -> None:
         """Take commands until the cluster has gone."""
-        with contextlib.suppress(OSError, EOFError, RuntimeError):  # RuntimeError: the loop is closed, the server ends
+        # RuntimeError: the loop is closed because the server ends.
+        with contextlib.suppress(OSError, EOFError, RuntimeError):
             while True:
                 number, values = self._link.recv()
                 self._loop.call_soon_threadsafe(self._apply, number, values)
@@ -130,7 +134,9 @@ class _RemoteFaults:
 
 
 def join_faults(name: str) -> ServerFaults:
-    """The faults of this process's server, on the loop that runs. Raises `BarnabasError` when the cluster has gone."""
+    """The faults of this process's server, on the loop that runs.
+
+    Raises `BarnabasError` when the cluster has gone."""
     port, _, key = os.environ[FAULTS_ENVIRONMENT].partition(" ")
     try:
         link = Client((_HOST, int(port)), authkey=bytes.fromhex(key))

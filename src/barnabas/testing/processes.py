@@ -1,8 +1,9 @@
-"""A cluster whose servers are processes of their own, so that a single one can be killed, paused and started again.
+"""A cluster whose servers are processes of their own, so that a single one can be killed,
+paused and started again.
 
-`Cluster` is quicker and simpler where that is not needed. This one runs ``barnabas up`` as a child; a broker that is
-started again is a child too, run by ``barnabas server-start`` on the properties file that ``up`` wrote, as one would by
-hand.
+`Cluster` is quicker and simpler where that is not needed. This one runs ``barnabas up`` as a child;
+a broker that is started again is a child too, run by ``barnabas server-start`` on the properties
+file that ``up`` wrote, as one would by hand.
 """
 
 import errno
@@ -31,13 +32,15 @@ _USUAL_ZK_PORT = 2181
 
 
 class ProcessCluster:
-    """Brokers 0 to N-1 and their coordination server, or an ensemble of ``zk_servers``; a context manager.
+    """Brokers 0 to N-1 and their coordination server, or an ensemble of ``zk_servers``.
 
-    ``settings``, ``data_dir``, ``racks``, ``security`` and ``users`` are as for `Cluster`. ``port`` is the first broker's, the others follow; 0
-    takes any that are free, and so does ``zk_port``; `usual_ports` gives both. Needs POSIX signals.
+    A context manager. ``settings``, ``data_dir``, ``racks``, ``security`` and ``users`` are as for
+    `Cluster`. ``port`` is the first broker's, the others follow; 0 takes any that are free, and so
+    does ``zk_port``; `usual_ports` gives both. Needs POSIX signals.
 
-    With ``faults``, `ServerFaults` wraps each server's network, files and clock, as in `Cluster`, and `partition`, `slow_disk`,
-    `full_disk`, `fail_disk` and `clock` are possible. Without it the servers are what users run.
+    With ``faults``, `ServerFaults` wraps each server's network, files and clock, as in `Cluster`,
+    and `partition`, `slow_disk`, `full_disk`, `fail_disk` and `clock` are possible. Without it the
+    servers are what users run.
     """
 
     def __init__(
@@ -80,7 +83,8 @@ class ProcessCluster:
         self.zookeeper_connect = ""
         """``host:port`` of the coordination server; of all in an ensemble."""
         self.pids = self._processes.pids
-        """The process of each server: "zookeeper" (in an ensemble "zookeeper1" and so on), "0", "1" ..."""
+        """The process of each server: "zookeeper" (in an ensemble "zookeeper1" and
+        so on), "0", "1" ..."""
 
     def client_properties(
         self, user: str | None = None, mechanism: str = "SCRAM-SHA-256", *, java: bool = False
@@ -91,7 +95,8 @@ class ProcessCluster:
 
     @staticmethod
     def usual_ports(brokers: int) -> tuple[int, int]:
-        """``port`` and ``zk_port`` as the documentation has them, 9092 and 2181, or 0 and 0 unless all of them are free."""
+        """``port`` and ``zk_port`` as the documentation has them, 9092 and 2181, or 0 and 0
+        unless all of them are free."""
         wanted = (*range(_USUAL_PORT, _USUAL_PORT + brokers), _USUAL_ZK_PORT)
         return (_USUAL_PORT, _USUAL_ZK_PORT) if all(map(_is_free, wanted)) else (0, 0)
 
@@ -141,7 +146,8 @@ class ProcessCluster:
     # Faults, by the names that `Cluster` has
 
     def kill(self, server: int | str) -> None:
-        """SIGKILL to a broker, by its id, or to a coordination server ("zookeeper", "zookeeper1" ...)."""
+        """SIGKILL to a broker, by its id, or to a coordination server ("zookeeper",
+        "zookeeper1" ...)."""
         self._processes.end(_server_of(self.pids, server), signal.SIGKILL)
 
     def pause(self, server: int | str) -> None:
@@ -153,7 +159,9 @@ class ProcessCluster:
         self._processes.resume(_server_of(self.pids, server))
 
     def partition(self, *groups: Collection[int | str]) -> None:
-        """Cut the network between groups of servers, as `Cluster.partition` does; `heal` ends it."""
+        """Cut the network between groups of servers, as `Cluster.partition` does.
+
+        `heal` ends it."""
         sides: dict[str, int] = {}
         for number, group in enumerate(groups):
             for server in group:
@@ -172,11 +180,14 @@ class ProcessCluster:
         self._set(server, delay_s=delay_s)
 
     def full_disk(self, server: int | str) -> None:
-        """Whatever would change the server's disk fails, as with no space left (ENOSPC), until `heal`."""
+        """Whatever would change the server's disk fails, as with no space left
+        (ENOSPC), until `heal`."""
         self._set(server, error=errno.ENOSPC)
 
     def fail_disk(self, server: int | str) -> None:
-        """Every call to the server's disk fails (EIO), until `heal`. A broker gives the log dir up, as a real one does."""
+        """Every call to the server's disk fails (EIO), until `heal`.
+
+        A broker gives the log dir up, as a real one does."""
         self._set(server, error=errno.EIO)
 
     def clock(self, server: int | str, shift_s: float) -> None:
@@ -184,7 +195,9 @@ class ProcessCluster:
         self._set(server, shift_ms=round(shift_s * 1000))
 
     def heal(self) -> None:
-        """End all faults of servers that run: pauses, partitions, disks, clocks. What was killed stays so."""
+        """End all faults of servers that run: pauses, partitions, disks, clocks.
+
+        What was killed stays so."""
         for name in tuple(self._processes.paused):
             self._processes.resume(name)
         if self._fault_links is not None:
@@ -211,7 +224,9 @@ class ProcessCluster:
     # One broker
 
     def stop_broker(self, broker_id: int) -> None:
-        """SIGTERM: it hands its partitions over and ends. Its port and its data stay for `start_broker`."""
+        """SIGTERM: it hands its partitions over and ends.
+
+        Its port and its data stay for `start_broker`."""
         self._processes.end(str(broker_id), signal.SIGTERM)
 
     def kill_broker(self, broker_id: int) -> None:
@@ -227,7 +242,9 @@ class ProcessCluster:
         self.resume(broker_id)
 
     def start_broker(self, broker_id: int) -> None:
-        """Start a stopped broker again, at the same port; returns when its process runs, which is before it serves."""
+        """Start a stopped broker again, at the same port.
+
+        Returns when its process runs, which is before it serves."""
         command = ["server-start", str(self.properties_file(broker_id))]
         self._processes.start_again(str(broker_id), command, self.broker_log(broker_id))
 
@@ -246,7 +263,9 @@ class ProcessCluster:
         self._processes.end(self._zookeeper_name(server_id), signal.SIGKILL)
 
     def start_zookeeper(self, server_id: int = 1) -> None:
-        """Start a stopped coordination server again; returns when its process runs, which is before it serves."""
+        """Start a stopped coordination server again.
+
+        Returns when its process runs, which is before it serves."""
         name = self._zookeeper_name(server_id)
         config = self.data_dir / _coordination_config(name)
         self._processes.start_again(name, ["zookeeper-server-start", str(config)], self.zookeeper_log(server_id))
@@ -292,7 +311,9 @@ def _is_free(port: int) -> bool:
 def _ports_of_servers(
     bootstrap: str, zookeeper_connect: str, coordination: Mapping[int, str], directory: Path
 ) -> dict[str, frozenset[int]]:
-    """The ports on which other servers reach each server; ``coordination`` has the names of the coordination servers."""
+    """The ports on which other servers reach each server.
+
+    ``coordination`` has the names of the coordination servers."""
     ports = {str(number): frozenset((_port(address),)) for number, address in enumerate(bootstrap.split(","))}
     for number, address in enumerate(zookeeper_connect.split(","), 1):
         name = coordination[number]

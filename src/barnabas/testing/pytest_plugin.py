@@ -1,6 +1,7 @@
-"""The plugin by its earlier name, for ``-p barnabas.testing.pytest_plugin`` and ``pytest_plugins``; see `pytest_barnabas`.
+"""The plugin by its earlier name, for ``-p barnabas.testing.pytest_plugin`` and ``pytest_plugins``.
 
-pytest loads that module because it is named here: nothing in `barnabas` imports it.
+See `pytest_barnabas`. pytest loads that module because it is named here: nothing in
+`barnabas` imports it.
 """
 
 pytest_plugins = ["pytest_barnabas"]

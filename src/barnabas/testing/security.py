@@ -1,7 +1,9 @@
-"""How a cluster for tests is secured: certificates that are made for it, users, and what clients connect with.
+"""How a cluster for tests is secured: certificates that are made for it, users, and
+what clients connect with.
 
-Certificates sign themselves, are for this machine alone and last for a week; the command ``openssl`` makes them in some
-milliseconds. Brokers authenticate each other as a user of their own. There is no authorizer: every user may do everything.
+Certificates sign themselves, are for this machine alone and last for a week; the command
+``openssl`` makes them in some milliseconds. Brokers authenticate each other as a user of their own.
+There is no authorizer: every user may do everything.
 """
 
 import contextlib
@@ -46,9 +48,9 @@ class ClusterSecurity:
     def of_broker(
         cls, protocol: str, former: str, texts: Mapping[str, str], users: Mapping[str, str]
     ) -> "ClusterSecurity":
-        """With the users of a broker's properties, whose protocol was ``former``; ``users`` come first, and may have other passwords.
+        """With the users of a broker's properties, whose protocol was ``former``.
 
-        Raises `BarnabasError`.
+        ``users`` come first, and may have other passwords. Raises `BarnabasError`.
         """
         if not (protocol.startswith("SASL") and former.startswith("SASL")):
             return cls(protocol, users)
@@ -145,7 +147,9 @@ class ClusterSecurity:
         return self._path("trusted.pem")
 
     def create_users(self, bootstrap_servers: str, names: Collection[str] | None = None) -> None:
-        """Give each user, or those named, SCRAM credentials; every broker knows them when this returns. Raises `BarnabasError`."""
+        """Give each user, or those named, SCRAM credentials.
+
+        Every broker knows them when this returns. Raises `BarnabasError`."""
         users = {user: password for user, password in self.users.items() if names is None or user in names}
         if not users:
             return
@@ -183,9 +187,10 @@ class ClusterSecurity:
     def client_properties(
         self, user: str | None = None, mechanism: str = "SCRAM-SHA-256", *, java: bool = False
     ) -> dict[str, str]:
-        """What a client connects with, in the names of librdkafka, or of Java's clients; the first user unless one is named.
+        """What a client connects with, in the names of librdkafka, or of Java's clients.
 
-        Raises `BarnabasError` for a user or a mechanism that is not there.
+        The first user unless one is named. Raises `BarnabasError` for a user or a
+        mechanism that is not there.
         """
         password = ""
         if self.has_sasl:

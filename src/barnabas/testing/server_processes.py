@@ -45,7 +45,8 @@ class ServerProcesses:
         self.start_times = {pid: _start_time(pid) for pid in pids.values()}
 
     def spawn(self, command: list[str], out: IO[bytes], err: IO[bytes]) -> "subprocess.Popen[bytes]":
-        """A child with a session of its own: a terminal's Ctrl-C is for the caller, who then stops the cluster in order."""
+        """A child with a session of its own: a terminal's Ctrl-C is for the caller, who then
+        stops the cluster in order."""
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -100,7 +101,8 @@ class ServerProcesses:
                 self.resume(name)
         brokers = [child for name, child in self._restarted.items() if not name.startswith("zookeeper")]
         others = [child for child in self._restarted.values() if child not in brokers]
-        for group in (brokers, [up] if up is not None else [], others):  # brokers close their sessions
+        # Brokers first: they close their sessions.
+        for group in (brokers, [up] if up is not None else [], others):
             for child in group:
                 child.terminate()
             for child in group:
@@ -147,8 +149,8 @@ def _is_running(pid: int, start_time: str) -> bool:
     """Whether a process runs that is not our child; one that has ended but was not yet asked for by
     its parent does not run.
 
-    Systems give the pid of a process that has ended to another one soon, and to threads: it is that process if it has
-    this start time ("" for any).
+    Systems give the pid of a process that has ended to another one soon, and to threads: it is that
+    process if it has this start time ("" for any).
     """
     try:
         os.kill(pid, 0)
@@ -161,18 +163,23 @@ def _is_running(pid: int, start_time: str) -> bool:
     fields = _stat(pid)
     if not fields or (start_time and fields[_START_TIME] != start_time):
         return False
-    # Killed, a first thread may be gone before the others, which keep the files and the ports open until they are too.
+    # Killed, a first thread may be gone before the others, which keep the files and the ports
+    # open until they are too.
     return fields[_STATE] != "Z" or int(fields[_NUM_THREADS]) > 1
 
 
 def _start_time(pid: int) -> str:
-    """When the process was started, in the clock ticks of proc(5); "" where the system does not say."""
+    """When the process was started, in the clock ticks of proc(5).
+
+    "" where the system does not say."""
     fields = _stat(pid)
     return fields[_START_TIME] if fields else ""
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of proc(5)'s stat from the third one on, the state; none where there is no such process or file."""
+    """The fields of proc(5)'s stat from the third one on, the state.
+
+    None where there is no such process or file."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     except OSError:

@@ -26,7 +26,9 @@ class ServerThread:
         self._thread.start()
 
     def submit(self, work: Coroutine[Any, Any, Result]) -> "Future[Result]":
-        """Run a coroutine on the loop; the future may be waited for in any thread, and cancelled."""
+        """Run a coroutine on the loop.
+
+        The future may be waited for in any thread, and cancelled."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def call(self, work: Coroutine[Any, Any, Result]) -> Result:
@@ -38,7 +40,9 @@ class ServerThread:
         self._loop.call_soon_threadsafe(callback)
 
     def pause(self) -> None:
-        """Stand still: the loop serves nothing, and its connections stay open. Returns when it does."""
+        """Stand still: the loop serves nothing, and its connections stay open.
+
+        Returns when it does."""
         reached = threading.Event()
         self._continue.clear()
 
@@ -84,7 +88,8 @@ class ServerThread:
 
 
 def _new_event_loop() -> asyncio.AbstractEventLoop:
-    """A server's loop without its budget: these threads wait for each other's and the test's hold on the interpreter."""
+    """A server's loop without its budget: these threads wait for each other's and the test's
+    hold on the interpreter."""
     with contextlib.suppress(ImportError):
         import uvloop
 

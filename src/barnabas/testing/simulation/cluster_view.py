@@ -1,4 +1,5 @@
-"""The cluster's state in the coordination service: the true leaders and in-sync sets, whatever the brokers' state is."""
+"""The cluster's state in the coordination service: the true leaders and in-sync sets,
+whatever the brokers' state is."""
 
 import re
 

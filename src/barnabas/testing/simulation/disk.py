@@ -1,13 +1,15 @@
 """A simulated disk: what was not synced can be lost.
 
-A `Disk` holds inodes and directories in two versions, as the running machine sees them (the page cache) and as they are
-on stable storage. The death of a process changes neither. At a power loss each file keeps what was synced, and of the
-rest any 512-byte blocks and any size between; each directory keeps the entries that were there at its last
-`SimulatedFiles.sync_dir`, and the first few of the changes since, in their order. As POSIX has it, syncing a new file
-does not sync its entry in the directory.
+A `Disk` holds inodes and directories in two versions, as the running machine sees them (the
+page cache) and as they are on stable storage. The death of a process changes neither. At a
+power loss each file keeps what was synced, and of the rest any 512-byte blocks and any size
+between; each directory keeps the entries that were there at its last `SimulatedFiles.sync_dir`,
+and the first few of the changes since, in their order. As POSIX has it, syncing a new file does
+not sync its entry in the directory.
 
-`SimulatedFiles` is one process's way to the disk: it dies with the process, and in the middle of an operation if asked
-so. Faults: an error once for an operation on paths that hold a text, a full disk, slowness.
+`SimulatedFiles` is one process's way to the disk: it dies with the process, and in the middle
+of an operation if asked so. Faults: an error once for an operation on paths that hold a text,
+a full disk, slowness.
 """
 
 import contextlib
@@ -24,7 +26,8 @@ from barnabas.testing.simulation.trace import Trace, checksum
 __all__ = ["Disk", "DiskFault", "SimulatedFiles"]
 
 _LONGEST_US = 10_000_000
-"""What a slow disk takes for one piece of work at most: a minute of one more would look like a server that hangs."""
+"""What a slow disk takes for one piece of work at most: a minute of one more would look
+like a server that hangs."""
 
 BLOCK_BYTES = 512
 BOOT_ID_PATH = ("proc", "sys", "kernel", "random", "boot_id")
@@ -81,12 +84,14 @@ class Inode:
         self.dirty.clear()
 
     def fail_sync(self) -> None:
-        """As in Linux: the error is reported once, and the pages count as clean though they never reached the disk."""
+        """As in Linux: the error is reported once, and the pages count as clean though
+        they never reached the disk."""
         self.lost |= self.dirty
         self.dirty.clear()
 
     def evict(self) -> None:
-        """Forget the pages of a failed sync, as memory needs: what is on the disk is what is read."""
+        """Forget the pages of a failed sync, as memory needs: what is on the disk is
+        what is read."""
         for block in sorted(self.lost):
             start = block * BLOCK_BYTES
             old = self.durable[start : start + BLOCK_BYTES]
@@ -162,7 +167,8 @@ def _apply(entries: "dict[str, Inode | Directory]", steps: "tuple[tuple[str, Ino
 
 @dataclass(slots=True)
 class DiskFault:
-    """An error to come: for ``operation`` (append, write, sync, open ...) on a path that holds ``path_part``."""
+    """An error to come: for ``operation`` (append, write, sync, open ...) on a path
+    that holds ``path_part``."""
 
     operation: str
     error: int = errno.EIO
@@ -253,7 +259,8 @@ class Disk:
         yield from below("", self.root)
 
     def survives(self, path: str) -> Inode | None:
-        """The file, if a power loss now would surely leave its name with this content's synced part."""
+        """The file, if a power loss now would surely leave its name with this
+        content's synced part."""
         directory = self.root
         names = _names(path)
         for position, name in enumerate(names):

@@ -1,16 +1,20 @@
-"""What an ensemble of coordination servers has committed, and whether each server delivers exactly that.
+"""What an ensemble of coordination servers has committed, and whether each server
+delivers exactly that.
 
-The observer sees every commit of the leader before any server can show it to a client. It applies the transactions
-to a tree of its own, and compares: these are the properties of Zab (`Zab.tla`), on the production code.
+The observer sees every commit of the leader before any server can show it to a client. It
+applies the transactions to a tree of its own, and compares: these are the properties of Zab
+(`Zab.tla`), on the production code.
 
 - *Leadership*: one server at most leads an established epoch.
 - *Completeness*: the history of a new leader holds every transaction that was committed before.
-- *Total order, integrity, agreement*: each server delivers the committed transactions in their order, without a gap, from
-  the state that it began to serve with. After each, the digest of its tree is the observer's.
-- *Expiry*: a client learns that its session is over only when a leader has closed it, or proposed so.
+- *Total order, integrity, agreement*: each server delivers the committed transactions in their
+  order, without a gap, from the state that it began to serve with. After each, the digest of
+  its tree is the observer's.
+- *Expiry*: a client learns that its session is over only when a leader has closed
+  it, or proposed so.
 
-A server that gives up its role applies what it has logged, which may never be committed. That is not observed: nothing
-serves it to clients.
+A server that gives up its role applies what it has logged, which may never be committed. That is
+not observed: nothing serves it to clients.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,7 +32,8 @@ __all__ = ["EnsembleObserver", "next_proposals", "unwatch_database", "watch_data
 
 
 def next_proposals(processor: Processor, count: int) -> Iterator[tuple[TxnHeader, Transaction | None, list[str]]]:
-    """The headers and the transactions that a processor commits next, and the paths that each changes."""
+    """The headers and the transactions that a processor commits next, and the paths
+    that each changes."""
     for _, _, _, _, change, _, transaction in islice(processor._proposals, count):
         header, txn, _ = decode_transaction(transaction)
         yield header, txn, list(_paths_of(change))
@@ -48,7 +53,8 @@ def _paths_of(change: Change) -> Iterator[str]:
 
 
 def watch_database(database: Database, applied: Callable[[int], None]) -> None:
-    """Call ``applied`` with the zxid of each transaction when it is in the tree, also of those that are committed together.
+    """Call ``applied`` with the zxid of each transaction when it is in the tree, also of those
+    that are committed together.
 
     A server sets `last_zxid` then, on each of its paths.
     """
@@ -134,8 +140,8 @@ class EnsembleObserver:
         if differs and known_zxid and oldest is not None and oldest <= known_zxid:
             self._history.violation(f"the history of {name}, the leader of epoch {epoch}, lacks what was committed")
         if differs or (oldest is not None and oldest > known_zxid + 1):
-            # What is not in the leader's recent history came from its log or in a snapshot. The end of a session without
-            # ephemerals changes no tree.
+            # What is not in the leader's recent history came from its log or in a snapshot. The end
+            # of a session without ephemerals changes no tree.
             self.database = deepcopy(database)
             self._history.count("histories from snapshots")
         self.database.last_zxid = database.last_zxid
@@ -196,7 +202,8 @@ class EnsembleObserver:
         self._history.count("transactions committed")
 
     def check_expired(self, name: str, session_id: int, servers: list[Any]) -> None:
-        """A client learned that its session is over: it is closed, or a leader has proposed its end (as in ZooKeeper)."""
+        """A client learned that its session is over: it is closed, or a leader has proposed
+        its end (as in ZooKeeper)."""
         sessions = [
             server._processor.tracker.sessions.get(session_id) for server in servers if server._mode == "leader"
         ]

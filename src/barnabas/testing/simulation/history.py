@@ -1,9 +1,9 @@
 """What clients of a simulated cluster saw: the material of the checks.
 
-Records are values that exist once: a producer makes each a single time, whatever it must send again. A value reads
-``producer:partition:count``, and its key follows from it. What a loss of disks may take is allowed by
-`History.allow_loss`: it removes observations of a partition from an offset on, made before that moment
-(``tests/simulation/scenarios/losses.py`` says when).
+Records are values that exist once: a producer makes each a single time, whatever it must send
+again. A value reads ``producer:partition:count``, and its key follows from it. What a loss of disks
+may take is allowed by `History.allow_loss`: it removes observations of a partition from an offset
+on, made before that moment (``tests/simulation/scenarios/losses.py`` says when).
 """
 
 import traceback
@@ -24,7 +24,8 @@ def producer_of(value: bytes) -> int:
 
 
 def key_of(value: bytes) -> bytes:
-    """The key under which a value is sent to a compacted topic: few, so that there is something to compact."""
+    """The key under which a value is sent to a compacted topic: few, so that there
+    is something to compact."""
     producer, _, count = value.rstrip(b".").split(b":")
     return b"%s-%d" % (producer, int(count) % 7)
 
@@ -36,8 +37,8 @@ class PartitionHistory:
     sent: dict[bytes, None] = field(default_factory=dict)
     """In the order of the first attempt."""
     acknowledged: dict[bytes, int] = field(default_factory=dict)
-    """Values that every in-sync replica had (acks=all), by their offsets; -1 where the broker only answered that it has
-    them already."""
+    """Values that every in-sync replica had (acks=all), by their offsets; -1 where the broker only
+    answered that it has them already."""
     acknowledged_in_order: dict[int, list[bytes]] = field(default_factory=dict)
     """By producer number."""
     seen: dict[int, bytes] = field(default_factory=dict)
@@ -78,7 +79,8 @@ class History:
         self.repeating: set[int] = set()
         """Producers that may store a record twice: those without idempotence."""
         self.reconsider: Callable[[TopicPartition], None] = lambda _: None
-        """Checks whether an allowed loss has just happened; called before anything counts as a violation."""
+        """Checks whether an allowed loss has just happened; called before anything
+        counts as a violation."""
         self.true_leader: Callable[[TopicPartition], int] = lambda _: -1
         """The leader of a partition in the coordination service, whatever the brokers' state is."""
         self.on_allowed_loss: list[Callable[[TopicPartition], None]] = []
@@ -105,7 +107,9 @@ class History:
     def acknowledged(
         self, topic_partition: TopicPartition, producer: int, values: list[bytes], base_offset: int
     ) -> None:
-        """A produce with acks=all was answered without an error; -1 for a batch that the broker had already."""
+        """A produce with acks=all was answered without an error.
+
+        -1 for a batch that the broker had already."""
         partition = self.partition(topic_partition)
         for position, value in enumerate(values):
             offset = base_offset + position if base_offset >= 0 else -1
@@ -143,12 +147,13 @@ class History:
     def watermarks(
         self, topic_partition: TopicPartition, source: tuple[int, ...], start: int, stable: int, high: int
     ) -> None:
-        """The bounds of the log in a leader's Fetch response; ``source`` is the broker, its life, and its leader epoch.
+        """The bounds of the log in a leader's Fetch response.
 
-        The high watermark of one leader never decreases. Another replica's may be behind: a new leader learns its own
-        from its followers' next fetches, and until then answers with the one that it had as a follower, or had
-        checkpointed. So does Apache Kafka. What must not decrease for clients as a whole is the end offset that
-        ListOffsets answers (KIP-207), and the records themselves.
+        ``source`` is the broker, its life, and its leader epoch. The high watermark of one leader
+        never decreases. Another replica's may be behind: a new leader learns its own from its
+        followers' next fetches, and until then answers with the one that it had as a follower, or
+        had checkpointed. So does Apache Kafka. What must not decrease for clients as a whole is the
+        end offset that ListOffsets answers (KIP-207), and the records themselves.
         """
         partition = self.partition(topic_partition)
         if not start <= stable <= high:
@@ -163,7 +168,9 @@ class History:
         partition.start_offset = max(partition.start_offset, start)
 
     def listed(self, topic_partition: TopicPartition, end_offset: int, known: int) -> None:
-        """ListOffsets answered the end offset; ``known`` is the highest answer from before the request."""
+        """ListOffsets answered the end offset.
+
+        ``known`` is the highest answer from before the request."""
         partition = self.partition(topic_partition)
         if end_offset < known and not partition.is_unclean:
             self.reconsider(topic_partition)
@@ -179,7 +186,8 @@ class History:
         partition.leader_epoch = max(partition.leader_epoch, epoch)
 
     def allow_loss(self, topic_partition: TopicPartition, offset: int, leader_epoch: int) -> None:
-        """All records from ``offset`` on were on no disk that had to keep them, and are gone, in this leader epoch."""
+        """All records from ``offset`` on were on no disk that had to keep them, and are
+        gone, in this leader epoch."""
         partition = self.partition(topic_partition)
         partition.losses += 1
         partition.loss_epoch = max(partition.loss_epoch, leader_epoch)

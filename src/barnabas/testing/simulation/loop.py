@@ -1,13 +1,13 @@
 """An asyncio event loop whose time is virtual and whose callbacks belong to simulated processes.
 
-The loop runs what is ready and then jumps to the next timer. Each callback costs a microsecond, so that a coroutine
-that polls with ``sleep(0)`` does not stop the time. Nothing outside is read: no clock, no selector, no thread; work for
-an executor is a callback some time later.
+The loop runs what is ready and then jumps to the next timer. Each callback costs a microsecond, so
+that a coroutine that polls with ``sleep(0)`` does not stop the time. Nothing outside is read: no
+clock, no selector, no thread; work for an executor is a callback some time later.
 
-Every callback carries a `contextvars.Context`, and what a callback schedules inherits it: so each one is known to
-belong to a `Process`. A dead process's callbacks are never run, without any clean-up, as after ``kill -9``; those of a
-paused one wait in their order. What dead processes leave behind is kept until the loop closes, for a collected
-coroutine would run its ``finally`` blocks.
+Every callback carries a `contextvars.Context`, and what a callback schedules inherits it: so each
+one is known to belong to a `Process`. A dead process's callbacks are never run, without any
+clean-up, as after ``kill -9``; those of a paused one wait in their order. What dead processes leave
+behind is kept until the loop closes, for a collected coroutine would run its ``finally`` blocks.
 """
 
 import asyncio
@@ -48,7 +48,8 @@ class ProcessState(Enum):
 
 
 class Process:
-    """One life of a simulated process: it is killed once and never comes back; a restart makes a new one."""
+    """One life of a simulated process: it is killed once and never comes back; a
+    restart makes a new one."""
 
     def __init__(self, loop: "SimulatedLoop", name: str, rng: Random) -> None:
         self.loop = loop
@@ -233,7 +234,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """There is no selector to wake."""
 
     def _asyncgen_finalizer_hook(self, agen: AsyncGenerator[Any, Any]) -> None:
-        """As asyncio's, but the coroutine is made when it runs: one that `close` drops would be a warning from Python 3.13 on."""
+        """As asyncio's, but the coroutine is made when it runs: one that `close` drops would be a
+        warning from Python 3.13 on."""
         self._asyncgens.discard(agen)  # type: ignore[attr-defined]  # BaseEventLoop makes it
         if not self.is_closed():
             self.call_soon(lambda: self.create_task(agen.aclose()))
@@ -258,7 +260,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def close(self) -> None:
         """Also let go of the dead, whatever their ``finally`` blocks say."""
         self._on_exception = None
-        asyncio.set_event_loop(self)  # for what asks for a loop while it ends: asyncio would make one and leave it open
+        # Set for code that asks for a loop while it ends: asyncio would make one and leave it open.
+        asyncio.set_event_loop(self)
         try:
             for process in self._dead:
                 for remain in process.take_remains():
@@ -283,7 +286,9 @@ class _SimulatedFuture(asyncio.Future):  # type: ignore[type-arg]
 
 
 class _SimulatedTask(asyncio.Task):  # type: ignore[type-arg]
-    """A task that knows its process, for the report of uncaught exceptions; see `_SimulatedFuture` for its hash."""
+    """A task that knows its process, for the report of uncaught exceptions.
+
+    See `_SimulatedFuture` for its hash."""
 
     process: Process | None = None
     number = 0
@@ -334,7 +339,8 @@ class SimulatedClock:
         return self._loop.now_us // 1000
 
     def time_slice(self) -> Callable[[], bool]:
-        """No time passes inside a callback, so a slice is some steps long: 0 to 7, another number each time."""
+        """No time passes inside a callback, so a slice is some steps long: 0 to 7,
+        another number each time."""
         self._slices += 1
         left = self._slices * 0x9E3779B1 >> 16 & 7
 

@@ -1,12 +1,15 @@
-"""A simulated network with the semantics of TCP: ordered bytes, bounded buffers, no message about a silent peer.
+"""A simulated network with the semantics of TCP: ordered bytes, bounded buffers, no
+message about a silent peer.
 
-A `Fabric` joins machines by address. Bytes leave a connection in chunks that take a latency each and stay in order; at
-most a window of them is under way or unread, the rest waits at the sender (`Connection.unsent_bytes`).
+A `Fabric` joins machines by address. Bytes leave a connection in chunks that take a latency each
+and stay in order; at most a window of them is under way or unread, the rest waits at the sender
+(`Connection.unsent_bytes`).
 
 - A lost chunk resets the connection, on both sides.
-- A blocked direction holds its chunks back; after `GIVE_UP_US` without an acknowledgement the sender's side fails.
-- A killed process's connections end at its peers at once; a machine without power says nothing, and answers later bytes
-  with a reset when it is up again.
+- A blocked direction holds its chunks back; after `GIVE_UP_US` without an acknowledgement
+  the sender's side fails.
+- A killed process's connections end at its peers at once; a machine without power says nothing, and
+  answers later bytes with a reset when it is up again.
 - A paused process's system keeps running: it takes connections and bytes, until the window is full.
 """
 
@@ -247,7 +250,8 @@ class _Listener:
 
 
 class _Endpoint:
-    """One side of a connection: what its process gave to send, and what its system holds for it to read."""
+    """One side of a connection: what its process gave to send, and what its system
+    holds for it to read."""
 
     other: "_Endpoint"
     name = ""
@@ -397,7 +401,9 @@ class _Endpoint:
             return
         self._fabric.note(f"{self.name} {checksum(data)}")
         if self._end is not None and not self._is_closed:
-            self._consumed(len(data))  # behind a reset, which the process has not seen yet: no system delivers it
+            # No system delivers data behind a reset, even if the process has not
+            # seen the reset yet.
+            self._consumed(len(data))
             return
         if self._is_closed:
             self._consumed(len(data))
@@ -473,7 +479,8 @@ class _Endpoint:
             self._finish(self._end[0])
 
     def _serve_in_place(self, handler: FrameHandler, position: int) -> int:
-        """Where the frames end that the handler serves in the buffer, which is overwritten then, as a real one is."""
+        """Where the frames end that the handler serves in the buffer, which is
+        overwritten then, as a real one is."""
         take_from = getattr(handler, "take_from", None)
         if take_from is None:
             return position
@@ -487,7 +494,9 @@ class _Endpoint:
         return taken
 
     def _read_up_to(self, position: int) -> None:
-        """Free the window. A frame that is larger than the window is taken in pieces, into the process's memory."""
+        """Free the window.
+
+        A frame that is larger than the window is taken in pieces, into the process's memory."""
         if self._is_closed:
             return
         if position:

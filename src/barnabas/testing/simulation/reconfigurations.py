@@ -1,7 +1,8 @@
-"""Simulated ensembles that change: the zoo.cfg files on the machines' disks, and an operator who requests the changes.
+"""Simulated ensembles that change: the zoo.cfg files on the machines' disks, and an operator
+who requests the changes.
 
-A server that the configuration does not name follows without a vote. When such a server starts again, the operator gives
-it a zoo.cfg with the present lines and its own, as the guide says.
+A server that the configuration does not name follows without a vote. When such a server starts
+again, the operator gives it a zoo.cfg with the present lines and its own, as the guide says.
 """
 
 import asyncio
@@ -44,7 +45,8 @@ def server_line(name: str, role: str) -> str:
 def prepare_zoo_cfg(
     files: Files, name: str, settings: dict[str, str], present_lines: dict[str, str], role: str
 ) -> dict[str, str]:
-    """The settings in a server's zoo.cfg, which is written if it is not there or does not name the server."""
+    """The settings in a server's zoo.cfg, which is written if it is not there or
+    does not name the server."""
     own = f"server.{name.rpartition('-')[2]}"
     if files.exists(ZOO_CFG):
         texts = read_zoo_cfg(files.read, ZOO_CFG)

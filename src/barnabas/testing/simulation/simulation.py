@@ -1,9 +1,11 @@
-"""A simulated cluster: machines with a disk, an address and at most one process, and the faults that meet them.
+"""A simulated cluster: machines with a disk, an address and at most one process, and
+the faults that meet them.
 
-Machine ``zk`` runs the production `CoordinationServer`, or machines ``zk-N`` an ensemble of them; machines ``broker-N`` run
-the production `BrokerServer`, others whatever a scenario's clients do. `Simulation` starts and kills them and lets virtual time pass; it decides nothing: a
-scenario does (``tests/simulation/scenarios/scenario.py``). All randomness comes from generators that are drawn from one
-seed, one for each purpose, so that a change in one place moves little in others.
+Machine ``zk`` runs the production `CoordinationServer`, or machines ``zk-N`` an ensemble of them;
+machines ``broker-N`` run the production `BrokerServer`, others whatever a scenario's clients do.
+`Simulation` starts and kills them and lets virtual time pass; it decides nothing: a scenario does
+(``tests/simulation/scenarios/scenario.py``). All randomness comes from generators that are drawn
+from one seed, one for each purpose, so that a change in one place moves little in others.
 """
 
 import asyncio
@@ -83,7 +85,8 @@ def broker_name(broker_id: int) -> str:
 
 @dataclass(slots=True)
 class CoordinationLayout:
-    """The coordination service: one server, or an ensemble, the last of whose members may have no vote."""
+    """The coordination service: one server, or an ensemble, the last of whose
+    members may have no vote."""
 
     servers: int = 1
     observers: int = 0
@@ -184,7 +187,8 @@ class Simulation:
         self.on_kill: list[Callable[[Machine], None]] = []
         self.on_power_loss: list[Callable[[Machine], None]] = []
         self.on_commit: list[Callable[[list[str]], None]] = []
-        """Called with the znodes' paths when the coordination service has committed a transaction."""
+        """Called with the znodes' paths when the coordination service has committed
+        a transaction."""
         self.ensemble = EnsembleObserver(self.history, self.on_commit)
         self._logging = _ErrorsHeard(self)
 
@@ -195,7 +199,9 @@ class Simulation:
     def __enter__(self) -> Self:
         self._gc_was_enabled = gc.isenabled()
         if not gc.get_freeze_count():
-            gc.freeze()  # modules are no garbage; looking through them after each run took a tenth of the time
+            # Modules are no garbage, and looking through them after each run took a
+            # tenth of the time.
+            gc.freeze()
         gc.disable()  # a collection would end coroutines at a moment that depends on the machine
         self._logging.install()
         return self
@@ -220,7 +226,9 @@ class Simulation:
         return self.loop.run_until_complete(work)
 
     async def until(self, condition: Callable[[], object], timeout_s: float, what: str) -> bool:
-        """Wait in virtual time; whether the condition came true. Else the history has a violation."""
+        """Wait in virtual time; whether the condition came true.
+
+        Else the history has a violation."""
         deadline = self.loop.time() + timeout_s
         while not condition():
             if self.loop.time() >= deadline:
@@ -357,7 +365,8 @@ class Simulation:
             self.trace.note(f"{machine.name} gives up")
             if not machine.disk.errors_met:
                 self.history.violation(f"{machine.name} stopped serving, though its disk never failed")
-            if machine.name not in self.layout.names:  # a broker leaves in order, a coordination server ends at once
+            # A broker leaves in order, a coordination server ends at once.
+            if machine.name not in self.layout.names:
                 await self._close(machine, process, server)
             self.kill(machine)
             self._start_again(machine, process)
@@ -388,7 +397,9 @@ class Simulation:
         return sum(1 for name, _ in self.history.start_failures if name == machine.name)
 
     async def stop(self, machine: Machine) -> None:
-        """Stop a server in order, as SIGTERM does; it is killed after a minute, as supervisors do."""
+        """Stop a server in order, as SIGTERM does.
+
+        It is killed after a minute, as supervisors do."""
         machine.is_wanted = False
         process, server = machine.process, machine.server
         if process is None or not process.is_alive or server is None:
@@ -435,7 +446,8 @@ class Simulation:
         machine.disk.evict()
 
     def kill_within(self, machine: Machine, operations: int, *, power: bool) -> None:
-        """Kill in the middle of whatever the process does to its files, some operations from now."""
+        """Kill in the middle of whatever the process does to its files, some
+        operations from now."""
         files = machine.files
         if files is not None and machine.is_running:
             files.die_in = operations

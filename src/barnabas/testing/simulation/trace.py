@@ -1,4 +1,6 @@
-"""All events of a simulation, line by line. Two runs were the same if the hashes of their traces are equal."""
+"""All events of a simulation, line by line.
+
+Two runs were the same if the hashes of their traces are equal."""
 
 import hashlib
 import zlib

@@ -1,7 +1,9 @@
-"""`simulate`: a user's own producers and consumers, and faults, in virtual time on a simulated cluster.
+"""`simulate`: a user's own producers and consumers, and faults, in virtual time on a
+simulated cluster.
 
-Nothing waits: an hour of virtual time takes seconds. Nothing is left to chance: the seed decides the latency of every
-message, the order of whatever happens at the same time, and which broker leads; the same seed gives the same run.
+Nothing waits: an hour of virtual time takes seconds. Nothing is left to chance: the seed decides
+the latency of every message, the order of whatever happens at the same time, and which broker
+leads; the same seed gives the same run.
 """
 
 import asyncio
@@ -39,7 +41,8 @@ __all__ = ["SimulatedRunError", "VirtualCluster", "VirtualRun", "simulate"]
 
 T = TypeVar("T")
 Server = int | str | None
-"""A broker's id, or the name of a server or program; None is what `VirtualCluster.leader` and `controller` give without one."""
+"""A broker's id, or the name of a server or program; None is what `VirtualCluster.leader` and
+`controller` give without one."""
 
 _SCENARIO = "scenario"
 _START_S = 120.0
@@ -58,7 +61,9 @@ class SimulatedRunError(BarnabasError):
 
 @dataclass(frozen=True, slots=True)
 class VirtualRun(Generic[T]):
-    """How a run went. ``digest`` is of everything that happened: equal for two runs that are the same."""
+    """How a run went.
+
+    ``digest`` is of everything that happened: equal for two runs that are the same."""
 
     value: T
     """What the scenario returned."""
@@ -76,11 +81,13 @@ def simulate(
     settings: Mapping[str, str] | None = None,
     limit_s: float = _LIMIT_S,
 ) -> VirtualRun[T]:
-    """Run ``scenario(cluster)`` in virtual time, on brokers 0 to N-1 and their coordination service.
+    """Run ``scenario(cluster)`` in virtual time, on brokers 0 to N-1 and their
+    coordination service.
 
-    ``settings`` are properties for every broker. The scenario's exceptions pass through, with a note that names the
-    seed; one that takes longer than ``limit_s`` of virtual time ends with a `TimedOutError`. Raises `SimulatedRunError`
-    when a server fails, or a program that the scenario does not wait for. Call it from plain code, not inside a running loop.
+    ``settings`` are properties for every broker. The scenario's exceptions pass through, with a
+    note that names the seed; one that takes longer than ``limit_s`` of virtual time ends with a
+    `TimedOutError`. Raises `SimulatedRunError` when a server fails, or a program that the scenario
+    does not wait for. Call it from plain code, not inside a running loop.
     """
     if brokers < 1 or zk_servers < 1:
         raise BarnabasError(f"{brokers} brokers and {zk_servers} coordination servers: at least one of each is needed")
@@ -119,8 +126,8 @@ async def _whole_run(
 class VirtualCluster:
     """What a scenario gets: topics, clients, programs, faults.
 
-    Faults name a server by its broker id or as "zookeeper" ("zookeeper1" and so on in an ensemble), a program by its
-    name; the scenario itself is the program "scenario".
+    Faults name a server by its broker id or as "zookeeper" ("zookeeper1" and so on in an ensemble),
+    a program by its name; the scenario itself is the program "scenario".
     """
 
     def __init__(self, simulation: Simulation, brokers: int, zk_servers: int, settings: dict[str, str]) -> None:
@@ -150,7 +157,9 @@ class VirtualCluster:
     # Time
 
     def now_ms(self) -> int:
-        """The wall clock of the program that asks, in ms since 1970. ``asyncio`` has virtual time by itself."""
+        """The wall clock of the program that asks, in ms since 1970.
+
+        ``asyncio`` has virtual time by itself."""
         return self._here().clock.wall_ms()
 
     async def until(self, condition: Callable[[], object], timeout_s: float = 60.0) -> None:
@@ -170,7 +179,8 @@ class VirtualCluster:
         replication_factor: int | None = None,
         config: Mapping[str, str] | None = None,
     ) -> None:
-        """Create a topic and wait for its leaders; as many replicas as there are brokers, at most 3, unless given.
+        """Create a topic and wait for its leaders; as many replicas as there are brokers,
+        at most 3, unless given.
 
         Raises `RefusedError` and `TimedOutError`.
         """
@@ -245,7 +255,9 @@ class VirtualCluster:
         partitioner: Any = None,
         close_timeout_s: float = CLOSE_TIMEOUT_S,
     ) -> VirtualProducer[K_contra, V_contra]:
-        """A producer of the program that calls; its options are those of `barnabas.client.AsyncProducer`."""
+        """A producer of the program that calls.
+
+        Its options are those of `barnabas.client.AsyncProducer`."""
         return VirtualProducer(
             self._link(),
             properties or {},
@@ -264,7 +276,9 @@ class VirtualCluster:
         on_commit: OnCommit | None = None,
         close_timeout_s: float = CLOSE_CONSUMER_TIMEOUT_S,
     ) -> VirtualConsumer[K, V]:
-        """A consumer of the program that calls; its options are those of `barnabas.client.AsyncConsumer`."""
+        """A consumer of the program that calls.
+
+        Its options are those of `barnabas.client.AsyncConsumer`."""
         return VirtualConsumer(
             self._link(),
             properties or {},
@@ -279,7 +293,8 @@ class VirtualCluster:
     ) -> VirtualProgram[T]:
         """Run ``function(*arguments)`` as a program on a machine of its own, beside the caller.
 
-        Its clients live and die with it. A program that has ended or was killed can be started again under its name.
+        Its clients live and die with it. A program that has ended or was killed can be
+        started again under its name.
         """
         if program.startswith(("broker-", COORDINATION, "zookeeper")):
             raise BarnabasError(f"{program} is a server's name: choose another one")
@@ -317,7 +332,8 @@ class VirtualCluster:
         self._simulation.kill(self._machine(server), restart=False)
 
     def power_off(self, server: Server) -> None:
-        """Its machine loses its power: what was not synced is gone, and its connections stay silent."""
+        """Its machine loses its power: what was not synced is gone, and its
+        connections stay silent."""
         machine = self._machine(server)
         machine.is_wanted = False
         self._simulation.power_off(machine)
@@ -331,7 +347,8 @@ class VirtualCluster:
         await self._start(self._machine(broker_id))
 
     async def start_zookeeper(self, server_id: int = 1) -> None:
-        """Start a coordination server that was killed or without power, and wait until it serves."""
+        """Start a coordination server that was killed or without power, and wait
+        until it serves."""
         names = list(self._coordination())
         if not 1 <= server_id <= len(names):
             raise BarnabasError(f"there is no coordination server {server_id}: they are 1 to {len(names)}")
@@ -354,7 +371,8 @@ class VirtualCluster:
     def partition(self, *groups: Collection[Server]) -> None:
         """Cut the network between groups of servers and programs; who is in no group reaches all.
 
-        It replaces an earlier partition, and `heal` ends it. What is on its way waits, as behind a broken cable.
+        It replaces an earlier partition, and `heal` ends it. What is on its way waits,
+        as behind a broken cable.
         """
         sides = [[self._machine(server).name for server in group] for group in groups]
         names = [name for side in sides for name in side]
@@ -375,7 +393,9 @@ class VirtualCluster:
             self._simulation.fabric.block(source, target)
 
     def slow_disk(self, server: Server, factor: float) -> None:
-        """Its disk takes so many times as long as usual (0.3 ms for a sync, on average); 1 ends it."""
+        """Its disk takes so many times as long as usual (0.3 ms for a sync, on average).
+
+        1 ends it."""
         self._machine(server).disk.slowness = factor
 
     def full_disk(self, server: Server) -> None:
@@ -384,7 +404,8 @@ class VirtualCluster:
         disk.capacity_bytes = disk.used_bytes
 
     def fail_disk(self, server: Server) -> None:
-        """The next sync of its disk fails (EIO): a broker takes the log dir offline, and ends when it has no other."""
+        """The next sync of its disk fails (EIO): a broker takes the log dir offline, and
+        ends when it has no other."""
         self._machine(server).disk.faults.append(DiskFault("sync", errno.EIO))
 
     def clock(self, server: Server, shift_s: float) -> None:
@@ -392,7 +413,8 @@ class VirtualCluster:
         self._machine(server).clock.skew_ms = round(shift_s * 1000)
 
     def slow_network(self, factor: float = 1.0, *, loss: float = 0.0) -> None:
-        """Every message takes so many times as long, and breaks its connection with the probability ``loss``."""
+        """Every message takes so many times as long, and breaks its connection with
+        the probability ``loss``."""
         self._simulation.fabric.latency_factor = factor
         self._simulation.fabric.loss = loss
 

@@ -15,7 +15,8 @@ _COMMIT_S = 60.0
 
 
 class Commits:
-    """A record counts as processed when the next one is asked for: `store` lets commits include it."""
+    """A record counts as processed when the next one is asked for: `store` lets
+    commits include it."""
 
     def __init__(self, group: Callable[[], Membership], on_commit: OnCommit | None) -> None:
         self._group = group

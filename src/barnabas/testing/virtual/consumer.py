@@ -1,7 +1,8 @@
 """`VirtualConsumer`: the methods of `barnabas.client.AsyncConsumer` in virtual time.
 
-A task for each broker fetches what its partitions have; `VirtualConsumer.poll` hands records out one by one, and serves
-what the group decided: callbacks are called inside it. A record counts as processed when the next one is asked for.
+A task for each broker fetches what its partitions have; `VirtualConsumer.poll` hands records out
+one by one, and serves what the group decided: callbacks are called inside it. A record counts as
+processed when the next one is asked for.
 """
 
 import asyncio
@@ -49,9 +50,10 @@ _LATEST = -1
 
 
 class VirtualConsumer(Generic[K, V]):
-    """Reads records of a simulated cluster, alone or in a group; see `barnabas.client.AsyncConsumer`.
+    """Reads records of a simulated cluster, alone or in a group.
 
-    The callbacks of `subscribe` may be coroutine functions, which are awaited: ``before_revoke`` can commit.
+    See `barnabas.client.AsyncConsumer`. The callbacks of `subscribe` may be coroutine functions,
+    which are awaited: ``before_revoke`` can commit.
     """
 
     def __init__(
@@ -92,7 +94,9 @@ class VirtualConsumer(Generic[K, V]):
         on_assign: OnPartitions | None = None,
         on_revoke: OnPartitions | None = None,
     ) -> None:
-        """Share these topics with the group; a name that starts with ``^`` is a regular expression, looked up once."""
+        """Share these topics with the group.
+
+        A name that starts with ``^`` is a regular expression, looked up once."""
         self._check_open()
         check_subscription(topics)
         if not self._settings.group:
@@ -139,7 +143,8 @@ class VirtualConsumer(Generic[K, V]):
         self._forget_positions()
 
     def assign(self, partitions: Mapping[TopicPartition, int] | Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions, from these offsets, or where the group committed, or by ``auto.offset.reset``."""
+        """Read exactly these partitions, from these offsets, or where the group committed, or
+        by ``auto.offset.reset``."""
         self._check_open()
         self.unsubscribe()
         given = dict(partitions) if isinstance(partitions, Mapping) else dict.fromkeys(partitions)
@@ -191,7 +196,9 @@ class VirtualConsumer(Generic[K, V]):
         }
 
     async def seek(self, topic: str, partition: int, offset: int) -> None:
-        """Go on at ``offset`` in a partition that is assigned; -2 is its first record, -1 its end."""
+        """Go on at ``offset`` in a partition that is assigned.
+
+        -2 is its first record, -1 its end."""
         self._check_open()
         check_start(topic, partition, offset)
         topic_partition = TopicPartition(topic, partition)
@@ -205,7 +212,8 @@ class VirtualConsumer(Generic[K, V]):
     # Records
 
     async def poll(self, timeout_s: float = 0.0) -> Record[K, V] | None:
-        """The next record, or None when there is none within ``timeout_s``; also serves rebalances."""
+        """The next record, or None when there is none within ``timeout_s``; also
+        serves rebalances."""
         self._check_open()
         loop = asyncio.get_running_loop()
         self._commits.store()  # everything handed out is processed by now
@@ -310,7 +318,9 @@ class VirtualConsumer(Generic[K, V]):
     async def offsets_for_times(
         self, times_ms: Mapping[TopicPartition, int], timeout_s: float = 30.0
     ) -> dict[TopicPartition, int | None]:
-        """For each partition the offset of the first record that is not older than its time; None without one."""
+        """For each partition the offset of the first record that is not older than its time.
+
+        None without one."""
         self._check_open()
         check_times(times_ms)
         return await self._link.list_offsets(self._channels, times_ms, timeout_s)
@@ -347,7 +357,9 @@ class VirtualConsumer(Generic[K, V]):
             raise ClosedError("consumer")
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """Commit what was handed out, if commits are automatic, and leave the group. A second call does nothing."""
+        """Commit what was handed out, if commits are automatic, and leave the group.
+
+        A second call does nothing."""
         if self._closed:
             return
         limit_s = self._close_timeout_s if timeout_s is None else timeout_s

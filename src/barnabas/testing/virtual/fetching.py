@@ -1,4 +1,5 @@
-"""Fetching for a consumer in virtual time: a task for each broker asks it for the partitions that it leads.
+"""Fetching for a consumer in virtual time: a task for each broker asks it for the
+partitions that it leads.
 
 Counterpart: ``Fetcher`` of Kafka's consumer.
 """
@@ -103,7 +104,8 @@ class PartitionFetcher:
                 for answer in topic.partitions:
                     topic_partition = TopicPartition(topic.topic or names[topic.topic_id], answer.partition_index)
                     position = wanted.get(topic_partition)
-                    # The program may have moved on, or given the partition up, while the broker waited.
+                    # The program may have moved on, or given the partition up, while
+                    # the broker waited.
                     is_same = position is self._positions.get(topic_partition)
                     if position is not None and is_same and position.next_fetch == asked_at[topic_partition]:
                         self._take(topic_partition, position, answer)

@@ -1,4 +1,5 @@
-"""What one client in virtual time knows of the cluster: its brokers, the leaders of partitions, topics.
+"""What one client in virtual time knows of the cluster: its brokers, the leaders of
+partitions, topics.
 
 Counterpart: ``NetworkClient`` and ``Metadata`` of Kafka's clients.
 """
@@ -27,7 +28,9 @@ _MISSING = frozenset((ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TO
 
 
 class ClusterLink:
-    """Connections to all brokers, and what they say about topics. Methods try again until their time is over."""
+    """Connections to all brokers, and what they say about topics.
+
+    Methods try again until their time is over."""
 
     def __init__(
         self, network: Network, endpoints: Mapping[int, tuple[str, int]], rng: Random, now_ms: Callable[[], int]
@@ -45,7 +48,8 @@ class ClusterLink:
         self._metadata = self.channels()
 
     def channels(self) -> Channels:
-        """Connections of their own: a broker answers the requests of a connection one after the other."""
+        """Connections of their own: a broker answers the requests of a connection
+        one after the other."""
         made = Channels(-1, self._network, request_timeout_ms=_REQUEST_TIMEOUT_MS)
         made.set_brokers(self._endpoints)
         self._all.append(made)
@@ -61,7 +65,9 @@ class ClusterLink:
         return await self._metadata.send(self.rng.choice(self.brokers), message)
 
     async def retry(self, attempt: Callable[[], Awaitable[T | None]], timeout_s: float, what: str) -> T:
-        """What ``attempt`` returns in the end; None and `ChannelError` mean to try again. Raises `TimedOutError`."""
+        """What ``attempt`` returns in the end; None and `ChannelError` mean to try again.
+
+        Raises `TimedOutError`."""
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout_s
         problem = ""
@@ -79,7 +85,9 @@ class ClusterLink:
     # Topics
 
     async def refresh(self, topics: Sequence[str] | None) -> dict[str, ErrorCode]:
-        """Ask for metadata of these topics (None: of all); returns each one's error. Raises `ChannelError`."""
+        """Ask for metadata of these topics (None: of all); returns each one's error.
+
+        Raises `ChannelError`."""
         wanted = None if topics is None else [MetadataRequestTopic(topic_id=ZERO_UUID, name=topic) for topic in topics]
         response = await self.ask_any(MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
         errors = {}
@@ -93,7 +101,8 @@ class ClusterLink:
                     del self._epochs[known]
             for partition in topic.partitions:
                 topic_partition = TopicPartition(topic.name, partition.partition_index)
-                if partition.leader_epoch >= self._epochs.get(topic_partition, -1):  # else it is old news (KIP-320)
+                # Otherwise the answer is outdated (KIP-320)
+                if partition.leader_epoch >= self._epochs.get(topic_partition, -1):
                     self._epochs[topic_partition] = partition.leader_epoch
                     self._leaders[topic_partition] = -1 if partition.error_code else partition.leader_id
         return errors
@@ -138,7 +147,9 @@ class ClusterLink:
         self._leaders.pop(topic_partition, None)
 
     async def find_leader(self, topic_partition: TopicPartition) -> int | None:
-        """The leader, asked for if need be; None while there is none. Raises `ChannelError`, `UnknownTopicError`."""
+        """The leader, asked for if need be; None while there is none.
+
+        Raises `ChannelError`, `UnknownTopicError`."""
         if self.leader(topic_partition) < 0:
             await self.refresh([topic_partition.topic])
             if topic_partition not in self._epochs and self._count(topic_partition.topic):
@@ -148,7 +159,9 @@ class ClusterLink:
     async def list_offsets(
         self, channels: Channels, times_ms: Mapping[TopicPartition, int], timeout_s: float
     ) -> dict[TopicPartition, int | None]:
-        """The first offset at or after a time, of each partition; -2 is for the first, -1 for the end."""
+        """The first offset at or after a time, of each partition.
+
+        -2 is for the first, -1 for the end."""
         return {
             topic_partition: await self._list_offset(channels, topic_partition, when, timeout_s)
             for topic_partition, when in times_ms.items()

@@ -1,6 +1,7 @@
-"""A consumer's membership in a group: joining, assignments, heartbeats, commits. It gives up partitions before it joins again.
+"""A consumer's membership in a group: joining, assignments, heartbeats, commits.
 
-Counterpart: ``ConsumerCoordinator`` and ``AbstractCoordinator``, with the eager protocol.
+It gives up partitions before it joins again. Counterpart: ``ConsumerCoordinator`` and
+``AbstractCoordinator``, with the eager protocol.
 """
 
 import asyncio
@@ -53,9 +54,11 @@ _COORDINATOR_GONE = frozenset(
 )
 
 OnAssigned = Callable[[dict[TopicPartition, int | None]], Awaitable[None]]
-"""Receives the partitions with their committed offsets; returns when the consumer has taken them."""
+"""Receives the partitions with their committed offsets; returns when the consumer
+has taken them."""
 OnRevoked = Callable[[bool], Awaitable[None]]
-"""The partitions are to be given up; True: they may have another owner already, nothing can be committed."""
+"""The partitions are to be given up; True: they may have another owner already,
+nothing can be committed."""
 
 
 class Membership:
@@ -113,7 +116,9 @@ class Membership:
         self._member_id = ""
 
     async def _revoke(self, *, is_lost: bool) -> None:
-        """Let the consumer give its partitions up; the coordinator waits for that, as long as there are heartbeats."""
+        """Let the consumer give its partitions up.
+
+        The coordinator waits for that, as long as there are heartbeats."""
         if not self._owns:
             return
         self._owns = False
@@ -158,7 +163,8 @@ class Membership:
         while True:
             await asyncio.sleep(self._settings.heartbeat_ms / 1000)
             if not self._is_polled():
-                # max.poll.interval.ms is over: the program does not poll, so other members take its partitions.
+                # max.poll.interval.ms is over: the program does not poll, so other
+                # members take its partitions.
                 with contextlib.suppress(ChannelError):
                     await self.leave()
                 await self._revoke(is_lost=True)
@@ -256,7 +262,8 @@ class Membership:
         return ErrorCode.of((await self._channels.send(self._coordinator, request)).error_code)
 
     async def leave(self) -> None:
-        """Leave the group; a static member only stops, and keeps its place until its session expires."""
+        """Leave the group; a static member only stops, and keeps its place until its
+        session expires."""
         if self._coordinator < 0 or not self._member_id or self._settings.instance is not None:
             return
         request = LeaveGroupRequest(
@@ -305,7 +312,9 @@ class Membership:
         }
 
     async def commit(self, offsets: Mapping[TopicPartition, int], timeout_s: float) -> None:
-        """Commit these offsets. Raises `CommitError` when the group has moved on, and `TimedOutError`."""
+        """Commit these offsets.
+
+        Raises `CommitError` when the group has moved on, and `TimedOutError`."""
 
         async def attempt() -> bool | None:
             code = await self._find_coordinator()

@@ -19,7 +19,8 @@ class Polls:
 
     def __enter__(self) -> Self:
         self._is_polling = True
-        self._loop = asyncio.get_running_loop()  # a killed program leaves its poll when no loop runs any more
+        # A killed program leaves its poll when no loop runs any more.
+        self._loop = asyncio.get_running_loop()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,8 +1,8 @@
 """`VirtualProducer`: the methods of `barnabas.client.AsyncProducer` in virtual time.
 
-Each partition has one batch under way, so records of a partition keep their order. A batch without an answer is sent
-again: without ``enable.idempotence`` its records may then stand twice, as with any producer. A batch that is refused for
-its size is sent again in parts.
+Each partition has one batch under way, so records of a partition keep their order. A batch without
+an answer is sent again: without ``enable.idempotence`` its records may then stand twice, as with
+any producer. A batch that is refused for its size is sent again in parts.
 """
 
 import asyncio
@@ -108,7 +108,9 @@ class VirtualProducer(Generic[K_contra, V_contra]):
         timestamp_ms: int | None = None,
         headers: Headers | None = None,
     ) -> Delivery:
-        """Send a record and wait for the broker; raises `DeliveryError`, `DroppedError` or `BufferFullError`."""
+        """Send a record and wait for the broker.
+
+        Raises `DeliveryError`, `DroppedError` or `BufferFullError`."""
         future = await self.submit(topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers)
         return await future
 
@@ -190,14 +192,18 @@ class VirtualProducer(Generic[K_contra, V_contra]):
     async def send_many(
         self, topic: str, values: Iterable[V_contra], *, keys: Iterable[K_contra] | None = None
     ) -> list[Delivery]:
-        """Send a batch and wait for all of it; raises the first failure after the fate of each is known."""
+        """Send a batch and wait for all of it.
+
+        Raises the first failure after the fate of each is known."""
         batch = pairs(values, keys) if keys is not None else ((value, None) for value in values)
         waiting = [await self.submit(topic, value, key) for value, key in batch]
         await asyncio.wait(waiting) if waiting else None
         return [future.result() for future in waiting]
 
     async def flush(self, timeout_s: float | None = None) -> None:
-        """Wait until the fate of every record is known; raises `UndeliveredError` after ``timeout_s``."""
+        """Wait until the fate of every record is known.
+
+        Raises `UndeliveredError` after ``timeout_s``."""
         tasks = [queue.task for queue in self._queues.values() if queue.task is not None]
         if not tasks:
             return
@@ -262,7 +268,8 @@ class VirtualProducer(Generic[K_contra, V_contra]):
                     f"a record for {topic_partition.topic} was not delivered: {error}", code=error.code, name=error.name
                 )
                 failure.__cause__ = error
-                if self._settings.is_idempotent:  # a gap in the sequence numbers would be refused: begin a new sequence
+                # A gap in the sequence numbers would be refused: begin a new sequence.
+                if self._settings.is_idempotent:
                     self._producer = (-1, -1)
                     for each in self._queues.values():
                         each.sequence = 0
@@ -331,8 +338,8 @@ class VirtualProducer(Generic[K_contra, V_contra]):
         )
         timeout_ms = self._settings.request_timeout_ms
         acks = self._settings.acks
-        # The brokers do not answer acks 0. A connection in order cannot skip an answer, so the leader is asked for one,
-        # and the record counts as sent before it comes.
+        # The brokers do not answer acks 0. A connection in order cannot skip an answer, so the
+        # leader is asked for one, and the record counts as sent before it comes.
         request = ProduceRequest(transactional_id=None, acks=acks or 1, timeout_ms=timeout_ms, topic_data=[topic])
         if not acks:
             sending = asyncio.get_running_loop().create_task(self._channels.send(leader, request))

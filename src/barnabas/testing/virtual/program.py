@@ -1,4 +1,5 @@
-"""A program of the user's in a simulated cluster: a coroutine on a machine of its own, that can be killed and paused."""
+"""A program of the user's in a simulated cluster: a coroutine on a machine of its own, that
+can be killed and paused."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -55,7 +56,8 @@ class VirtualProgram(Generic[T]):
         return self._task.exception() if self._task.done() and not self._task.cancelled() else None
 
     def kill(self) -> None:
-        """As kill -9: nothing of it runs any more, not even ``finally`` (Python runs that when the whole run is over)."""
+        """As kill -9: nothing of it runs any more, not even ``finally`` (Python runs that
+        when the whole run is over)."""
         self._end()
 
     def pause(self) -> None:

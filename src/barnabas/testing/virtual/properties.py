@@ -1,6 +1,8 @@
-"""Properties of clients in virtual time: those that have an effect here; another name is refused, not ignored.
+"""Properties of clients in virtual time: those that have an effect here; another name
+is refused, not ignored.
 
-Names are sorted by `barnabas.client.properties.translation` first, so that today's names and those of Kafka's first clients work.
+Names are sorted by `barnabas.client.properties.translation` first, so that today's names and those
+of Kafka's first clients work.
 """
 
 from collections.abc import Callable, Mapping

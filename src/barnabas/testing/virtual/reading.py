@@ -1,4 +1,5 @@
-"""What a consumer in virtual time reads and how far: positions, turns among partitions, where to begin.
+"""What a consumer in virtual time reads and how far: positions, turns among
+partitions, where to begin.
 
 Counterpart: ``SubscriptionState`` and ``OffsetFetcher`` of Kafka's consumer.
 """
@@ -75,7 +76,8 @@ class SubscriptionState:
     def next(self) -> tuple[TopicPartition, WaitingRecord] | None:
         """The next record to hand out; raises what made reading fail.
 
-        A turn hands out what waits in a partition at its begin. What is fetched meanwhile comes in the next turn.
+        A turn hands out what waits in a partition at its begin. What is fetched
+        meanwhile comes in the next turn.
         """
         if self._fetcher.failure is not None:
             failure, self._fetcher.failure = self._fetcher.failure, None
