@@ -1,1 +1,2 @@
-"""Kafka's and ZooKeeper's messages, record batches and compression: bytes to values and back, without I/O."""
+"""Kafka's and ZooKeeper's messages, record batches and compression: bytes to values
+and back, without I/O."""

@@ -1,4 +1,5 @@
-"""Reads and writes jute, ZooKeeper's serialisation, for record classes declared as dataclasses or named tuples.
+"""Reads and writes jute, ZooKeeper's serialisation, for record classes declared as
+dataclasses or named tuples.
 
 In ZooKeeper: BinaryInputArchive and BinaryOutputArchive.
 
@@ -10,9 +11,10 @@ A record is its fields one after the other, big-endian, without names or tags:
 
 ``str | None``, ``bytes | None`` and ``list[T] | None`` also take the length -1, jute's null.
 
-At a class's first use its declaration is turned into straight-line Python: neighbouring numbers share one struct, and
-nothing is looked up per field. Every length and count is compared with the remaining bytes before it is used, and raises
-`MalformedRecordError` if it does not fit; so hostile bytes never cost more memory than their own size.
+At a class's first use its declaration is turned into straight-line Python: neighbouring numbers
+share one struct, and nothing is looked up per field. Every length and count is compared with the
+remaining bytes before it is used, and raises `MalformedRecordError` if it does not fit; so hostile
+bytes never cost more memory than their own size.
 """
 
 import struct
@@ -41,7 +43,8 @@ Long = Annotated[int, "q"]
 
 
 class Usual(NamedTuple):
-    """Annotates a list with the value that it nearly always has, which is then read and written as one piece."""
+    """Annotates a list with the value that it nearly always has, which is then read
+    and written as one piece."""
 
     value: list[Any]
 
@@ -88,7 +91,9 @@ def encode_into(out: bytearray, record: object) -> None:
 
 
 def reader(record_type: type[R]) -> Reader[R]:
-    """The compiled reader of a class, for hot loops; it may raise struct.error and ValueError for short bytes."""
+    """The compiled reader of a class, for hot loops.
+
+    It may raise struct.error and ValueError for short bytes."""
     compiled = _readers.get(record_type)
     if compiled is None:
         compiled = _readers[record_type] = _compile_reader(record_type)

@@ -8,7 +8,9 @@ __all__ = ["ErrorCode", "KeeperError", "error_code"]
 
 
 class ErrorCode(IntEnum):
-    """The ``err`` field of a reply. Codes above `API_ERROR` are faults of the system, codes below it of the request."""
+    """The ``err`` field of a reply.
+
+    Codes above `API_ERROR` are faults of the system, codes below it of the request."""
 
     OK = 0
     SYSTEM_ERROR = -1

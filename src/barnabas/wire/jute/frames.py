@@ -1,13 +1,13 @@
 """Whole frames of the client protocol, without and with their four-byte length prefix.
 
-    connect:  ConnectRequest [bool read_only]          ->  ConnectResponse [bool read_only]
-    request:  RequestHeader  body                      ->  ReplyHeader  body (none when err is not 0)
-    event:                                                 ReplyHeader(xid -1, zxid -1, err 0)  WatcherEvent
+    connect:  ConnectRequest [bool read_only]   ->   ConnectResponse [bool read_only]
+    request:  RequestHeader  body               ->   ReplyHeader  body (none when err is not 0)
+    event:                                      ->   ReplyHeader(-1, -1, 0)  WatcherEvent
     multi:    (MultiHeader(type, false, -1)  request)*    MultiHeader(-1, true, -1)
     results:  (MultiHeader(type, false, err) response)*   MultiHeader(-1, true, -1)
 
-A ReplyHeader is int xid, long zxid, int err; a MultiHeader is int type, bool done, int err. Both have a fixed size, so
-they are packed here and are no records of ours.
+A ReplyHeader is int xid, long zxid, int err; a MultiHeader is int type, bool done, int err. Both
+have a fixed size, so they are packed here and are no records of ours.
 
 ``read_only`` came with 3.4: older clients neither send nor receive it.
 """
@@ -105,7 +105,8 @@ def encode_connect_request(request: ConnectRequest, read_only: bool | None = Fal
 
 
 def decode_connect_request(data: Buffer) -> tuple[ConnectRequest, bool | None]:
-    """The request, and whether the client accepts a read-only server (None: an old client that does not send this)."""
+    """The request, and whether the client accepts a read-only server (None: an old client
+    that does not send this)."""
     request, end = decode_from(ConnectRequest, data)
     return request, bool(data[end]) if end < len(data) else None
 
@@ -197,7 +198,9 @@ def _decode_parts(
 
 
 def decode_multi_request(data: Buffer, offset: int = 0, max_parts: int | None = None) -> list[MultiPart]:
-    """The operations of a multi or multiRead body. Raises `MalformedRecordError`, also for more than ``max_parts``."""
+    """The operations of a multi or multiRead body.
+
+    Raises `MalformedRecordError`, also for more than ``max_parts``."""
     return _decode_parts(_MULTI_REQUESTS, bytes(data), offset, max_parts)  # type: ignore[arg-type]  # no None among the values
 
 
@@ -222,5 +225,7 @@ def encode_multi_part(out: bytearray, part: MultiPart | None) -> None:
 
 
 def decode_multi_response(data: Buffer, offset: int = REPLY_HEADER_BYTES) -> list[MultiPart]:
-    """The results in a multi's reply; ``offset`` is the end of its reply header. Raises `MalformedRecordError`."""
+    """The results in a multi's reply; ``offset`` is the end of its reply header.
+
+    Raises `MalformedRecordError`."""
     return _decode_parts(_MULTI_RESPONSES, bytes(data), offset)

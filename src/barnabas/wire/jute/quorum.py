@@ -1,14 +1,16 @@
-"""The messages between the members of an ensemble on the quorum port, as ZooKeeper's servers exchange them.
+"""The messages between the members of an ensemble on the quorum port, as ZooKeeper's
+servers exchange them.
 
-Every message is a `QuorumPacket` without a length in front: Int type, Long zxid, the data's length and bytes, and a list
-of identities (-1 for none). Only the snapshot after a SNAP packet is no packet: it is the content of a snapshot file
-without the file's header and checksums, and ends with the string ``BenWasHere``.
+Every message is a `QuorumPacket` without a length in front: Int type, Long zxid, the data's length
+and bytes, and a list of identities (-1 for none). Only the snapshot after a SNAP packet is no
+packet: it is the content of a snapshot file without the file's header and checksums, and ends with
+the string ``BenWasHere``.
 
     learner                                     leader
-    FOLLOWERINFO or OBSERVERINFO  ---------->            accepted epoch; `LearnerInfo`
+    FOLLOWERINFO or OBSERVERINFO  ---------->   accepted epoch; `LearnerInfo`
                                   <----------   LEADERINFO      the new epoch
-    ACKEPOCH                      ---------->            last zxid; current epoch, or -1 for the new one
-                                  <----------   DIFF, TRUNC or SNAP, then PROPOSAL and COMMIT packets
+    ACKEPOCH                      ---------->   last zxid; current epoch, or -1 for the new one
+                                  <----------   DIFF, TRUNC or SNAP, then PROPOSAL and COMMIT
                                   <----------   NEWLEADER       the configuration
     ACK (of the epoch's zxid 0)   ---------->
                                   <----------   UPTODATE
@@ -194,7 +196,8 @@ def _equal_signals(data: bytes, position: int, packet_type: int) -> list[int]:
 
 
 class PacketRun:
-    """Packets of one type that have come behind each other: PROPOSAL, COMMIT, ACK or REQUEST, which come in thousands."""
+    """Packets of one type that have come behind each other: PROPOSAL, COMMIT, ACK or REQUEST,
+    which come in thousands."""
 
     __slots__ = ("authinfo", "payloads", "type", "zxids")
 
@@ -237,7 +240,9 @@ class PacketReader:
         return taken
 
     def packets(self) -> list[QuorumPacket]:
-        """All whole packets up to a SNAP, behind which there are no packets. Raises `MalformedRecordError`."""
+        """All whole packets up to a SNAP, behind which there are no packets.
+
+        Raises `MalformedRecordError`."""
         found: list[QuorumPacket] = []
         for each in self.runs():
             if isinstance(each, PacketRun):
@@ -282,7 +287,9 @@ class PacketReader:
         return found
 
     def _has_whole_packet(self) -> bool:
-        """Whether the first packet may be whole. So the bytes of a large one are looked at when it is there, not with each part."""
+        """Whether the first packet may be whole.
+
+        So the bytes of a large one are looked at when it is there, not with each part."""
         buffer = self._buffer
         if len(buffer) < _SIGNAL.size:
             return False
@@ -294,8 +301,8 @@ class PacketReader:
         return len(buffer) >= _HEAD.size + size + 4
 
     def _equal_packets(self, data: bytes, position: int, packet_type: int) -> tuple[PacketRun, int] | None:
-        """The packets from ``position`` on of the same type with data, and the identities that the last packet had; what is
-        behind them. None if the first is not one."""
+        """The packets from ``position`` on of the same type with data, and the identities that the
+        last packet had; what is behind them. None if the first is not one."""
         if packet_type == _REQUEST_TYPE:
             tail, authinfo = self._identity_bytes, self._identities
         else:
@@ -354,8 +361,8 @@ class PacketReader:
 class SnapshotScanner:
     """Finds the end of a snapshot in a stream; each byte is looked at once.
 
-    The snapshot is: Int sessions (Long, Int each); Int access control lists (Long number, Int entries of Int, two
-    strings); nodes (path, data, 68 bytes) up to the path "/"; the signature.
+    The snapshot is: Int sessions (Long, Int each); Int access control lists (Long number, Int
+    entries of Int, two strings); nodes (path, data, 68 bytes) up to the path "/"; the signature.
     """
 
     __slots__ = ("_left", "_position", "_step", "data")
@@ -367,7 +374,9 @@ class SnapshotScanner:
         self._left = -1
 
     def feed(self, data: bytes | bytearray | memoryview) -> int | None:
-        """Add bytes; the offset behind the signature once it is there. Raises `MalformedRecordError`."""
+        """Add bytes; the offset behind the signature once it is there.
+
+        Raises `MalformedRecordError`."""
         self.data += data
         while True:
             before = self._position, self._step, self._left
@@ -446,7 +455,8 @@ class SnapshotScanner:
             after_path = position + 4 + size
             if after_path > end_of_bytes:
                 break
-            if size == 1 and data[position + 4] == 0x2F:  # "/": no node's path, for the root's is empty
+            # "/" is the path of no node: the root's is empty.
+            if size == 1 and data[position + 4] == 0x2F:
                 signed: int = after_path + len(SNAPSHOT_SIGNATURE)
                 if signed > end_of_bytes:
                     break
@@ -487,7 +497,8 @@ def encode_forwarded_request(
 
 
 def encode_forwarded_frames(session_id: int, frames: Iterable[bytes], ids: list[Id]) -> bytes:
-    """A REQUEST packet for each frame of a client, whose header and body are those of a forwarded request."""
+    """A REQUEST packet for each frame of a client, whose header and body are those
+    of a forwarded request."""
     identities = _encode_identities(tuple(ids))
     pack = _REQUEST_FRAME.pack
     parts: list[bytes] = []
@@ -510,7 +521,8 @@ def is_forwarded_sync(data: bytes) -> bool:
 
 
 def encode_touched_sessions(zxid: int, sessions: dict[int, int]) -> bytes:
-    """A learner's answer to PING: the sessions whose clients were heard since the last one, with their timeouts."""
+    """A learner's answer to PING: the sessions whose clients were heard since the last
+    one, with their timeouts."""
     return encode_packet(PacketType.PING, zxid, b"".join(_TOUCH.pack(*session) for session in sessions.items()))
 
 
@@ -541,7 +553,9 @@ def encode_session_answer(session_id: int, is_valid: bool) -> bytes:
 
 
 def decode_session_answer(packet: QuorumPacket) -> tuple[int, bool]:
-    """The session in the leader's REVALIDATE, and whether it is alive. Raises `MalformedRecordError`."""
+    """The session in the leader's REVALIDATE, and whether it is alive.
+
+    Raises `MalformedRecordError`."""
     if len(packet.data or b"") != _ANSWER.size:
         raise MalformedRecordError("an answer to REVALIDATE without a session")
     session_id, is_valid = _ANSWER.unpack(packet.data or b"")
@@ -549,7 +563,9 @@ def decode_session_answer(packet: QuorumPacket) -> tuple[int, bool]:
 
 
 def decode_learner_info(packet: QuorumPacket) -> LearnerInfo:
-    """The data of FOLLOWERINFO or OBSERVERINFO; before 3.5 they had no configuration. Raises `MalformedRecordError`."""
+    """The data of FOLLOWERINFO or OBSERVERINFO; before 3.5 they had no configuration.
+
+    Raises `MalformedRecordError`."""
     data = packet.data or b""
     if len(data) == _OLD_INFO_BYTES:
         data += bytes(8)

@@ -1,4 +1,5 @@
-"""The records that clients and servers exchange, field by field as in ZooKeeper's protocol (``zookeeper.jute``)."""
+"""The records that clients and servers exchange, field by field as in ZooKeeper's
+protocol (``zookeeper.jute``)."""
 
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
@@ -60,7 +61,8 @@ __all__ = [
 class Id(NamedTuple):
     """The identity of an ACL entry: ``world:anyone``, ``digest:user:hash``, ``ip:10.0.0.0/8``.
 
-    Clients may send null for either: kazoo and the C client do for the id of ``auth``. No stored entry has a null.
+    Clients may send null for either: kazoo and the C client do for the id of ``auth``. No
+    stored entry has a null.
     """
 
     scheme: str | None
@@ -86,7 +88,9 @@ READ_ACL = (ACL(1, Id("world", "anyone")),)
 
 @dataclass(slots=True)
 class Stat:
-    """A node's metadata. Zxids of creation, last change, last change of its children; times in ms since the epoch."""
+    """A node's metadata.
+
+    Zxids of creation, last change, last change of its children; times in ms since the epoch."""
 
     czxid: Long
     mzxid: Long
@@ -114,7 +118,8 @@ class ClientInfo:
 
 @dataclass(slots=True)
 class ConnectRequest:
-    """Opens a session or moves it to this connection; on the wire ``read_only`` follows since 3.4, see `frames`."""
+    """Opens a session or moves it to this connection; on the wire ``read_only`` follows
+    since 3.4, see `frames`."""
 
     protocol_version: Int
     last_zxid_seen: Long
@@ -175,7 +180,9 @@ class SetSASLResponse:
 
 @dataclass(slots=True)
 class SetWatches:
-    """Sets a reconnected client's watches; those whose nodes have changed after ``relative_zxid`` fire at once."""
+    """Sets a reconnected client's watches.
+
+    Those whose nodes have changed after ``relative_zxid`` fire at once."""
 
     relative_zxid: Long
     data_watches: list[str]

@@ -1,4 +1,5 @@
-"""The records of the transaction log and the snapshots, field by field as in ZooKeeper's files (``zookeeper.jute``)."""
+"""The records of the transaction log and the snapshots, field by field as in ZooKeeper's
+files (``zookeeper.jute``)."""
 
 import struct
 from dataclasses import dataclass
@@ -49,7 +50,8 @@ class FileHeader:
 
 @dataclass(slots=True)
 class TxnHeader:
-    """Before every transaction: its session, request number, zxid, time (ms since the epoch) and `OpCode`."""
+    """Before every transaction: its session, request number, zxid, time (ms since
+    the epoch) and `OpCode`."""
 
     client_id: Long
     cxid: Int
@@ -207,8 +209,8 @@ TRANSACTION_TYPES: dict[int, type] = {
     OpCode.CLOSE_SESSION: CloseSessionTxn,
     OpCode.MULTI: MultiTxn,
 }
-"""The record that follows a `TxnHeader` of each type. Logs before 3.4 have `CreateTxnV0`, and nothing for a closed
-session."""
+"""The record that follows a `TxnHeader` of each type. Logs before 3.4 have `CreateTxnV0`, and
+nothing for a closed session."""
 
 
 def encode_transaction(header: TxnHeader, txn: Transaction, digest: TxnDigest | None) -> bytearray:
@@ -221,7 +223,8 @@ def encode_transaction(header: TxnHeader, txn: Transaction, digest: TxnDigest | 
 
 
 def decision_time_ms(payload: bytes | bytearray) -> int:
-    """When a transaction was decided, in ms since the epoch: the field of its `TxnHeader`, without the others."""
+    """When a transaction was decided, in ms since the epoch: the field of its
+    `TxnHeader`, without the others."""
     found: tuple[int] = _TIME.unpack_from(payload, _TIME_OFFSET)
     return found[0]
 
@@ -235,7 +238,9 @@ def zxid_and_type(payload: bytes) -> tuple[int, int]:
 
 
 def decode_transaction(payload: bytes) -> tuple[TxnHeader, Transaction | None, TxnDigest | None]:
-    """The reverse of `encode_transaction`, for logs of older servers too. Raises `MalformedRecordError`."""
+    """The reverse of `encode_transaction`, for logs of older servers too.
+
+    Raises `MalformedRecordError`."""
     header, offset = decode_from(TxnHeader, payload)
     record_type = TRANSACTION_TYPES.get(header.type)
     if record_type is None:

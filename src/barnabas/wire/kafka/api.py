@@ -1,15 +1,17 @@
 """Kafka's APIs: their keys, and the message types of each with the versions we can read and write.
 
-Ranges: clients' APIs from the lowest version that Apache Kafka 4 keeps (KIP-896) to the highest of Apache Kafka 4.3;
-requests between brokers in ZooKeeper mode as Apache Kafka 3.9 has them. What a broker serves and advertises is the
-broker's decision, not this table's.
+Ranges: clients' APIs from the lowest version that Apache Kafka 4 keeps (KIP-896) to the highest of
+Apache Kafka 4.3; requests between brokers in ZooKeeper mode as Apache Kafka 3.9 has them. What a
+broker serves and advertises is the broker's decision, not this table's.
 
-The table is complete, with APIs that no broker in ZooKeeper mode serves (KRaft's quorum, share groups):
-``broker-api-versions`` asks Apache's brokers of either mode, and prints for each API the highest version that both sides
-can use, as Apache's tool does. A module that is never asked for costs nothing but its file, and the tests compare the bytes
-of each with those of Apache's own classes.
+The table is complete, with APIs that no broker in ZooKeeper mode serves (KRaft's quorum,
+share groups): ``broker-api-versions`` asks Apache's brokers of either mode, and prints for
+each API the highest version that both sides can use, as Apache's tool does. A module that is
+never asked for costs nothing but its file, and the tests compare the bytes of each with those
+of Apache's own classes.
 
-Message modules are imported when `api` is first asked for them: a process pays for the APIs it uses.
+Message modules are imported when `api` is first asked for them: a process pays for
+the APIs it uses.
 """
 
 from enum import IntEnum
@@ -23,7 +25,9 @@ __all__ = ["Api", "ApiKey", "api"]
 
 
 class ApiKey(IntEnum):
-    """The number that a request header starts with. What only KRaft controllers serve is not here (52 to 54, 59, ...)."""
+    """The number that a request header starts with.
+
+    What only KRaft controllers serve is not here (52 to 54, 59, ...)."""
 
     PRODUCE = 0
     FETCH = 1

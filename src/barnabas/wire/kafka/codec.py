@@ -1,6 +1,6 @@
-"""Messages to bytes and back. Readers and writers are compiled from the declarations at their first use.
+"""Messages to bytes and back.
 
-::
+Readers and writers are compiled from the declarations at their first use. ::
 
     request = decode(ProduceRequest, 9, frame, offset)
     data = encode(ProduceResponse(responses=[...]), 9)
@@ -50,10 +50,12 @@ def reader(message_type: type[Message], version: int) -> Reader:
 
 
 def writer(message_type: type[Message], version: int) -> Writer:
-    """The function ``(message, append)`` of a version: it calls ``append`` with buffers and file slices in order.
+    """The function ``(message, append)`` of a version: it calls ``append`` with buffers
+    and file slices in order.
 
-    It raises ValueError for what cannot be encoded, and KafkaError (UNSUPPORTED_VERSION) when the version lacks a field
-    that says something. Raises KafkaError (UNSUPPORTED_VERSION) for versions the message does not have.
+    It raises ValueError for what cannot be encoded, and KafkaError (UNSUPPORTED_VERSION) when the
+    version lacks a field that says something. Raises KafkaError (UNSUPPORTED_VERSION) for versions
+    the message does not have.
     """
     try:
         found: Writer = message_type.WRITERS[version]
@@ -66,14 +68,16 @@ def writer(message_type: type[Message], version: int) -> Writer:
 
 @cache
 def sliced_reader(message_type: type[Message], version: int) -> SlicedReader:
-    """As `reader`, for messages with many structures: a generator that returns what the reader returns."""
+    """As `reader`, for messages with many structures: a generator that returns what
+    the reader returns."""
     _check_version(message_type, version)
     return compile_sliced_reader(message_type, version)
 
 
 @cache
 def reader_in_turns(message_type: type[Message], version: int) -> Reader | SlicedReader:
-    """`sliced_reader`, or `reader` for a message in which there are no arrays of structures, and whose size is small by that."""
+    """`sliced_reader`, or `reader` for a message in which there are no arrays of structures, and
+    whose size is small by that."""
     return (sliced_reader if has_arrays(message_type) else reader)(message_type, version)
 
 
@@ -85,7 +89,9 @@ def sliced_writer(message_type: type[Message], version: int) -> SlicedWriter:
 
 
 def decode(message_type: type[MessageType], version: int, buffer: Buffer, offset: int = 0) -> MessageType:
-    """The message at ``offset``; bytes after it are ignored, as Kafka does (`reader` returns where it ends)."""
+    """The message at ``offset``.
+
+    Bytes after it are ignored, as Kafka does (`reader` returns where it ends)."""
     message: MessageType = reader(message_type, version)(buffer, offset)[0]
     return message
 

@@ -1,7 +1,7 @@
 """What consumers exchange through the group coordinator: subscriptions and assignments.
 
-Both are an int16 version and a message of that version, opaque to the protocol itself. A newer version than we know is
-read as the newest that we do: versions only append fields.
+Both are an int16 version and a message of that version, opaque to the protocol itself. A newer
+version than we know is read as the newest that we do: versions only append fields.
 """
 
 from struct import Struct as Packer
@@ -80,8 +80,9 @@ def encode_subscription(subscription: Subscription, version: int = _HIGHEST) -> 
 def decode_subscription(data: Buffer, as_version: int | None = None) -> Subscription:
     """A member's metadata; raises MalformedMessageError for what is no subscription.
 
-    ``as_version`` reads the fields of that version only, whatever version the data says: a broker that wants the topics
-    reads version 0, and so does not mind what clients do with the fields after them.
+    ``as_version`` reads the fields of that version only, whatever version the data says: a
+    broker that wants the topics reads version 0, and so does not mind what clients do with
+    the fields after them.
     """
     return _decode(Subscription, data, as_version)
 
@@ -92,7 +93,8 @@ def encode_topics(topics: list[str]) -> bytes:
 
 
 def begins_with_topics(data: bytes, topics: bytes) -> bool:
-    """Whether `decode_subscription` as version 0 finds exactly these topics, from `encode_topics`, in a member's metadata."""
+    """Whether `decode_subscription` as version 0 finds exactly these topics, from
+    `encode_topics`, in a member's metadata."""
     end = _VERSION.size + len(topics)
     if not data.startswith(topics, _VERSION.size) or data[0] > 0x7F or len(data) < end + _SIZE.size:
         return False
@@ -106,7 +108,9 @@ def encode_assignment(assignment: Assignment, version: int = _HIGHEST) -> bytes:
 
 
 def decode_assignment(data: Buffer) -> Assignment:
-    """A member's assignment; raises MalformedMessageError for what is none. Bytes that follow are a newer version's."""
+    """A member's assignment; raises MalformedMessageError for what is none.
+
+    Bytes that follow are a newer version's."""
     return _decode(Assignment, data)
 
 

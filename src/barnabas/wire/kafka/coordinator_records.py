@@ -1,13 +1,15 @@
-"""Keys and values of ``__consumer_offsets`` and ``__transaction_state``, byte for byte as Apache Kafka 3.9 keeps them.
+"""Keys and values of ``__consumer_offsets`` and ``__transaction_state``, byte for byte as
+Apache Kafka 3.9 keeps them.
 
-Each is an int16 version and a message of that version. The version of a key in ``__consumer_offsets`` identifies its kind::
+Each is an int16 version and a message of that version. The version of a key in
+``__consumer_offsets`` identifies its kind::
 
     0, 1   OffsetCommitKey      group, topic, partition     value OffsetCommitValue
     2      GroupMetadataKey     group                       value GroupMetadataValue
     3 ...  records of Kafka 4's coordinator, passed over
 
-``__transaction_state`` has keys of version 0 only. A record without a value deletes. ``*_VERSION`` are the versions that
-Apache Kafka 3.9 writes in ZooKeeper mode; all others are read.
+``__transaction_state`` has keys of version 0 only. A record without a value deletes. ``*_VERSION``
+are the versions that Apache Kafka 3.9 writes in ZooKeeper mode; all others are read.
 """
 
 import struct
@@ -78,7 +80,8 @@ _INT32 = Packer(">i")
 PLAIN_OFFSET_FORMAT = "hqihq"
 _PLAIN_OFFSET = Packer(f">{PLAIN_OFFSET_FORMAT}")
 PLAIN_OFFSET_BYTES = _PLAIN_OFFSET.size
-"""An `OffsetCommitValue` of version 3 with empty metadata: version, offset, leader epoch, a length of 0, commit timestamp."""
+"""An `OffsetCommitValue` of version 3 with empty metadata: version, offset, leader epoch, a
+length of 0, commit timestamp."""
 
 
 class OffsetCommitKey(Message, versions="0-1"):
@@ -90,7 +93,9 @@ class OffsetCommitKey(Message, versions="0-1"):
 
 
 class OffsetCommitValue(Message, versions="0-4", flexible="4+"):
-    """A committed offset. Timestamps in milliseconds since the epoch; ``expire_timestamp`` -1 for the group's rule."""
+    """A committed offset.
+
+    Timestamps in milliseconds since the epoch; ``expire_timestamp`` -1 for the group's rule."""
 
     offset: int = int64()
     leader_epoch: int = int32("3+", default=-1, ignorable=True)
@@ -201,13 +206,17 @@ def decode_key(data: Buffer) -> OffsetCommitKey | GroupMetadataKey | None:
 
 
 def decode_transaction_key(data: Buffer) -> TransactionLogKey | None:
-    """A key of ``__transaction_state``; None for a kind that we do not know. Raises MalformedMessageError."""
+    """A key of ``__transaction_state``; None for a kind that we do not know.
+
+    Raises MalformedMessageError."""
     version = _version(data, "the key of a transaction record")
     return _decode(TransactionLogKey, version, data) if version == TRANSACTION_KEY_VERSION else None
 
 
 def decode_value(key: Key, data: Buffer) -> Value:
-    """The value that belongs to ``key``; raises MalformedMessageError, also for versions that we do not know."""
+    """The value that belongs to ``key``.
+
+    Raises MalformedMessageError, also for versions that we do not know."""
     value_type: type[Value]
     if isinstance(key, OffsetCommitKey):
         value_type = OffsetCommitValue
@@ -236,7 +245,8 @@ def _decode(message_type: type[MessageType], version: int, data: Buffer) -> Mess
     return message
 
 
-# Almost all records are committed offsets without metadata: these functions read and write them three times as fast.
+# Almost all records are committed offsets without metadata: these functions read and write
+# them three times as fast.
 
 
 def unpack_offset_key(data: bytes) -> tuple[str, str, int] | None:
@@ -255,7 +265,9 @@ def unpack_offset_key(data: bytes) -> tuple[str, str, int] | None:
 
 
 def unpack_plain_offset(data: bytes) -> tuple[int, int, int] | None:
-    """Offset, leader epoch and commit timestamp of an `OffsetCommitValue` without metadata; None where `decode_value` must look."""
+    """Offset, leader epoch and commit timestamp of an `OffsetCommitValue` without metadata.
+
+    None where `decode_value` must look."""
     if len(data) != _PLAIN_OFFSET.size:
         return None
     version, offset, leader_epoch, metadata_size, commit_timestamp = _PLAIN_OFFSET.unpack(data)
@@ -263,7 +275,9 @@ def unpack_plain_offset(data: bytes) -> tuple[int, int, int] | None:
 
 
 def pack_offset_key_head(group: str, topic: str) -> bytes:
-    """An `OffsetCommitKey` up to its partition, an int32. Raises ValueError for a name that is too long."""
+    """An `OffsetCommitKey` up to its partition, an int32.
+
+    Raises ValueError for a name that is too long."""
     group_bytes, topic_bytes = group.encode(), topic.encode()
     try:
         head = _OFFSET_KEY_HEAD.pack(OFFSET_KEY_VERSION, len(group_bytes)) + group_bytes

@@ -1,7 +1,8 @@
 """Kafka's error codes, and the exceptions that carry them.
 
-Source: the protocol guide's table of errors, up to Apache Kafka 4.3. `DEFAULT_MESSAGES` holds our own short words for
-those codes whose names do not say enough; responses with a message field and tools use them.
+Source: the protocol guide's table of errors, up to Apache Kafka 4.3. `DEFAULT_MESSAGES` holds
+our own short words for those codes whose names do not say enough; responses with a message
+field and tools use them.
 """
 
 from enum import IntEnum
@@ -274,12 +275,15 @@ _MOST_CHARACTERS = 4_000
 
 
 def error_text(text: str) -> str:
-    """The text for an answer, cut where it quotes so much that no answer could carry it (32,767 bytes)."""
+    """The text for an answer, cut where it quotes so much that no answer could carry
+    it (32,767 bytes)."""
     return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]} ..."
 
 
 class KafkaError(BarnabasError):
-    """A request that failed, or must fail, with one of Kafka's error codes. Very long messages are cut (`error_text`)."""
+    """A request that failed, or must fail, with one of Kafka's error codes.
+
+    Very long messages are cut (`error_text`)."""
 
     def __init__(self, code: int, message: str | None = None) -> None:
         self.code = ErrorCode.of(code)

@@ -1,15 +1,16 @@
 """Request and response headers, and whole frames with their length.
 
-A frame is its length (int32, not counting itself), a header and a message. Headers, by API and version::
+A frame is its length (int32, not counting itself), a header and a message. Headers,
+by API and version::
 
-    request   v0  api_key int16, api_version int16, correlation_id int32       (ControlledShutdown v0 only)
+    request   v0  api_key int16, api_version int16, correlation_id int32 (ControlledShutdown v0)
               v1  v0 and client_id, a nullable string with a 16-bit length
-              v2  v1 and tagged fields; the client id stays uncompact           (flexible versions of an API)
+              v2  v1 and tagged fields; the client id stays uncompact  (flexible versions of an API)
     response  v0  correlation_id int32
-              v1  v0 and tagged fields                                          (flexible versions of an API)
+              v1  v0 and tagged fields  (flexible versions of an API)
 
-A response to ApiVersions always has header v0, so that a client can read the answer of a broker that does not know its
-version (KIP-511).
+A response to ApiVersions always has header v0, so that a client can read the answer of a broker
+that does not know its version (KIP-511).
 """
 
 from functools import cache
@@ -98,7 +99,8 @@ def response_header_version(api_key: int, api_version: int) -> int:
 def decode_request_header(data: Buffer) -> RequestHeader:
     """The header at the start of a frame. Raises MalformedMessageError.
 
-    Does not judge the API key and version: the caller answers UNSUPPORTED_VERSION where they are unknown.
+    Does not judge the API key and version: the caller answers UNSUPPORTED_VERSION
+    where they are unknown.
     """
     end = len(data)
     try:
@@ -129,8 +131,8 @@ def decode_request_header(data: Buffer) -> RequestHeader:
 def response_version(data: Buffer, api_key: int, api_version: int) -> int:
     """The version of a response to a request of ``api_version``.
 
-    A broker that does not know the version of an ApiVersionsRequest answers in the first one, with UNSUPPORTED_VERSION
-    (KIP-511).
+    A broker that does not know the version of an ApiVersionsRequest answers in the first one, with
+    UNSUPPORTED_VERSION (KIP-511).
     """
     if api_key == ApiKey.API_VERSIONS and bytes(data[4:6]) == _UNSUPPORTED_VERSION:
         return 0
@@ -138,7 +140,9 @@ def response_version(data: Buffer, api_key: int, api_version: int) -> int:
 
 
 def decode_response_header(data: Buffer, api_key: int, api_version: int) -> ResponseHeader:
-    """The header at the start of a response's frame, for the request that was sent. Raises MalformedMessageError."""
+    """The header at the start of a response's frame, for the request that was sent.
+
+    Raises MalformedMessageError."""
     try:
         (correlation_id,) = _CORRELATION.unpack_from(data)
         if response_header_version(api_key, api_version) == 0:
@@ -164,7 +168,9 @@ def encode_request(message: Message, version: int, correlation_id: int, client_i
 
 
 def encode_response(message: Message, version: int, correlation_id: int) -> list[Part]:
-    """A response as a frame, its length in front; file slices and large record buffers stay parts of their own."""
+    """A response as a frame, its length in front.
+
+    File slices and large record buffers stay parts of their own."""
     pieces: list[Part] = [b""]
     format_ = _response_format(type(message), version)
     format_.write(message, pieces.append)
@@ -200,7 +206,8 @@ def _write_on(
 def free_in_slices(held: list[Any]) -> Task[None]:
     """Give up messages piece by piece; ``held`` should have the last references to them.
 
-    To free a message that names 99,000 things takes up to 30 ms. The messages are not changed: others may still read them.
+    To free a message that names 99,000 things takes up to 30 ms. The messages are not changed:
+    others may still read them.
     """
     while held:
         held += structures_in(held.pop())

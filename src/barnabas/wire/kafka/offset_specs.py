@@ -1,4 +1,6 @@
-"""The negative timestamps by which ListOffsets asks for a place in a log. Kafka: ListOffsetsRequest, OffsetSpec."""
+"""The negative timestamps by which ListOffsets asks for a place in a log.
+
+Kafka: ListOffsetsRequest, OffsetSpec."""
 
 __all__ = ["EARLIEST", "EARLIEST_LOCAL", "LATEST", "LATEST_TIERED", "MAX_TIMESTAMP"]
 

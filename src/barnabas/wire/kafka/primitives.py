@@ -1,7 +1,8 @@
-"""What compiled readers and writers call: variable-length integers, runs of numbers, and their errors.
+"""What compiled readers and writers call: variable-length integers, runs of numbers,
+and their errors.
 
-Kafka writes unsigned variable-length integers as base-128 groups, the lowest first, the top bit set on all but the
-last; signed ones zigzag first (KIP-482 for messages, record batches v2 for records).
+Kafka writes unsigned variable-length integers as base-128 groups, the lowest first, the top bit set
+on all but the last; signed ones zigzag first (KIP-482 for messages, record batches v2 for records).
 """
 
 from functools import cache
@@ -65,7 +66,9 @@ def read_uvarint(data: Buffer, position: int) -> tuple[int, int]:
 
 
 def skip_tagged_fields(data: Buffer, position: int, end: int) -> int:
-    """The position after a section of unknown tagged fields; ``position`` is that of their count."""
+    """The position after a section of unknown tagged fields.
+
+    ``position`` is that of their count."""
     count, position = read_uvarint(data, position)
     if count > MOST_TAGGED_FIELDS:
         raise MalformedMessageError(f"{count} tagged fields, more than {MOST_TAGGED_FIELDS}, are in one place")
@@ -79,7 +82,9 @@ def skip_tagged_fields(data: Buffer, position: int, end: int) -> int:
 
 
 def number_reader(character: str) -> Any:
-    """A function ``(data, position, count) -> list`` for numbers of one type; the caller has checked the bounds."""
+    """A function ``(data, position, count) -> list`` for numbers of one type.
+
+    The caller has checked the bounds."""
     small = [Packer(f">{count}{character}").unpack_from for count in range(_CACHED_COUNTS)]
 
     def read(data: Buffer, position: int, count: int) -> list[Any]:

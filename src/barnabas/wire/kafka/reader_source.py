@@ -6,17 +6,21 @@ The source of a reader looks like this (a flexible version, shortened)::
         end = len(data)
         try:
             m = new(ProduceRequest)
-            (n1,) = unpack_B(data, at); at += 1            # runs of fixed-size fields are one unpack
+            # runs of fixed-size fields are one unpack
+            (n1,) = unpack_B(data, at); at += 1
             ...
-            if n4 > (end - at) // 6: raise ...             # no count is believed before its bytes are there
+            # no count is believed before its bytes are there
+            if n4 > (end - at) // 6: raise ...
             for _ in range(n4): ...
-        except (StructError, IndexError): raise MalformedMessageError("ProduceRequest v9 ends early") from None
+        except (StructError, IndexError):
+            raise MalformedMessageError("ProduceRequest v9 ends early") from None
         return m, at
 
-Invariants: whatever the bytes are, a reader returns or raises MalformedMessageError; it allocates no more than a
-constant times the bytes it was given; ``records`` fields are views of the input. Elements are much larger as objects
-than as bytes (an empty group id is one byte), and answers larger still, so a request may have only so many of them. A
-response may have elements that take 128 MiB as objects, by an estimate: the Metadata of 290,000 partitions with three replicas.
+Invariants: whatever the bytes are, a reader returns or raises MalformedMessageError; it allocates
+no more than a constant times the bytes it was given; ``records`` fields are views of the input.
+Elements are much larger as objects than as bytes (an empty group id is one byte), and answers
+larger still, so a request may have only so many of them. A response may have elements that take 128
+MiB as objects, by an estimate: the Metadata of 290,000 partitions with three replicas.
 """
 
 import struct
@@ -39,13 +43,14 @@ _COPY_BELOW_BYTES = 65536
 _MAX_ELEMENTS = 100_000
 """Elements of all arrays of one request together; as objects they take some 20 MB."""
 _MAX_CLUSTER_ELEMENTS = 1_000_000
-"""The same for the controller's requests, which describe a whole cluster; their lists of numbers are not counted."""
+"""The same for the controller's requests, which describe a whole cluster; their lists of
+numbers are not counted."""
 _CONTROLLERS_APIS = frozenset((4, 5, 6))
 _MAX_RESPONSE_MIB = 128
 """What the elements of one response take as objects, by the estimate of `held_bytes`."""
 _NUMBER_BYTES = "(8 if {count} < 64 else 80)"
-"""A number in a list. Short lists hold ids of brokers, which are small numbers, and Python has each of these once. A number of
-a long one takes 40 bytes, and as much again in a set."""
+"""A number in a list. Short lists hold ids of brokers, which are small numbers, and Python has each
+of these once. A number of a long one takes 40 bytes, and as much again in a set."""
 
 
 def compile_reader(cls: type[Message], version: int) -> Reader:
@@ -55,7 +60,8 @@ def compile_reader(cls: type[Message], version: int) -> Reader:
 
 
 def compile_sliced_reader(cls: type[Message], version: int) -> SlicedReader:
-    """The same as a generator, which yields where others may have their turn: see `STRUCTURES_A_STEP`."""
+    """The same as a generator, which yields where others may have their turn: see
+    `STRUCTURES_A_STEP`."""
     read: SlicedReader = _compile(cls, version, in_slices=True)
     return read
 
@@ -100,7 +106,8 @@ few letters."""
 
 
 def held_bytes(cls: type[Struct], version: int) -> int:
-    """About how many bytes a structure takes as an object in a list, with short texts and empty lists (CPython 3.11)."""
+    """About how many bytes a structure takes as an object in a list, with short texts and
+    empty lists (CPython 3.11)."""
     size = 40 + 8 * len(cls.FIELDS)
     for field in cls.FIELDS:
         if version not in field.versions:
@@ -149,7 +156,8 @@ class _ReaderSource:
         }
         self._lines: list[str] = []
         self._depth = 2
-        self._run: list[tuple[str, str]] = []  # fixed-size fields not yet read: format character, target
+        # fixed-size fields that are not read yet: format character, target.
+        self._run: list[tuple[str, str]] = []
         self._names = 0
 
     def source(self) -> str:
@@ -207,7 +215,8 @@ class _ReaderSource:
 
     def _struct(self, cls: type[Struct], target: str, path: str) -> None:
         self.scope[cls.__name__] = cls
-        # The object must be there before the run that fills it is unpacked; a run may span structures.
+        # The object must be there before the run that fills it is unpacked; a run
+        # may span structures.
         self._line(f"{target} = new({cls.__name__})")
         tagged = []
         for number, field in enumerate(cls.FIELDS):
@@ -297,7 +306,8 @@ class _ReaderSource:
         self._depth -= 1
 
     def _length(self, path: str, nullable: bool, short: bool) -> str:
-        """Read a length or count into a variable: -1 for null, which is refused unless ``nullable``."""
+        """Read a length or count into a variable: -1 for null, which is refused
+        unless ``nullable``."""
         length = self._name("n")
         if self.flexible:
             self._run.append(("B", length))
@@ -305,7 +315,7 @@ class _ReaderSource:
             self._line(f"if {length} > 127:")
             self._depth += 1
             self._line(f"{length}, at = uvarint(data, at - 1)")
-            if short:  # as long as a string may be in the older versions, whose length has two bytes
+            if short:  # older versions have a length of two bytes, which limits strings
                 self._fail(f"{length} > {LONGEST_STRING + 1}", path, f"is longer than {LONGEST_STRING} bytes")
             self._depth -= 1
             self._line(f"{length} -= 1")
@@ -348,7 +358,8 @@ class _ReaderSource:
             self._depth -= 1
 
     def _charge(self, count: str, path: str, element_bytes: int | str) -> None:
-        """Count elements before they are made: each as one of a request, as so many bytes of a response."""
+        """Count elements before they are made: each as one of a request, as so many
+        bytes of a response."""
         if self.is_request:
             self._line(f"left -= {count}")
             self._fail("left < 0", path, f"makes the request one of more than {self.limit} elements")

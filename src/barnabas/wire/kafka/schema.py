@@ -1,21 +1,23 @@
 """How Kafka's messages are declared: once, for all versions.
 
-A message is a class whose fields carry the facts of Kafka's message definitions: type, the versions that have the
-field, the versions in which it may be null, its tag, its default. `barnabas.wire.kafka.codec` compiles readers and
-writers from them. The classes are no dataclasses, but are used like them: their fields are slots, and the constructor
-takes keywords only::
+A message is a class whose fields carry the facts of Kafka's message definitions: type, the versions
+that have the field, the versions in which it may be null, its tag, its default.
+`barnabas.wire.kafka.codec` compiles readers and writers from them. The classes are no dataclasses,
+but are used like them: their fields are slots, and the constructor takes keywords only::
 
     class ProduceRequest(Message, api_key=0, versions="3-13", flexible="9+"):
         transactional_id: str | None = string("3+", nullable="3+", default=None)
         acks: int = int16()
         topic_data: list[TopicProduceData] = array_of(TopicProduceData)
 
-A message has one class for all its versions, and so has each structure in it. A version that lacks a field skips it; the
-writer refuses a value that would be lost, unless the field is ignorable. Each field has a default, so a message is
-built from what differs. Version ranges are written as Kafka writes them: ``"3+"``, ``"0-14"``, ``"5"``, ``"none"``. A
-tagged structure is ``None`` where the message does not have it.
+A message has one class for all its versions, and so has each structure in it. A version that lacks
+a field skips it; the writer refuses a value that would be lost, unless the field is ignorable. Each
+field has a default, so a message is built from what differs. Version ranges are written as Kafka
+writes them: ``"3+"``, ``"0-14"``, ``"5"``, ``"none"``. A tagged structure is ``None`` where the
+message does not have it.
 
-Classes are cheap to define, for a broker defines hundreds: ``__init__`` is compiled when the first object is made.
+Classes are cheap to define, for a broker defines hundreds: ``__init__`` is compiled when
+the first object is made.
 """
 
 from collections.abc import Callable, Sequence
@@ -76,7 +78,9 @@ class Versions(NamedTuple):
 
 
 class Field:
-    """One field's facts. ``kind`` is a key of `FIXED`, or string, bytes, records, array or struct."""
+    """One field's facts.
+
+    ``kind`` is a key of `FIXED`, or string, bytes, records, array or struct."""
 
     __slots__ = ("default", "element", "ignorable", "kind", "name", "nullable", "tag", "versions")
 
@@ -123,7 +127,8 @@ FIXED = {
 """Kinds of a fixed size, with their characters in Python's ``struct``."""
 
 LONGEST_STRING = 0x7FFF
-"""Bytes of a string in UTF-8: what a length of two bytes can say. Kafka refuses more in compact strings as well."""
+"""Bytes of a string in UTF-8: what a length of two bytes can say. Kafka refuses more in
+compact strings as well."""
 
 
 def _compile_init(cls: "type[Struct]") -> Callable[..., None]:
@@ -242,8 +247,8 @@ def _lists_in(struct_type: type[Struct]) -> tuple[Callable[[Any], list[Struct] |
 class Message(Struct):
     """A whole message: a request, a response, or a record of Kafka's own topics.
 
-    ``API_KEY`` is -1 for messages that are not sent as requests. ``READERS`` and ``WRITERS`` hold the compiled functions
-    by version; use `barnabas.wire.kafka.codec`.
+    ``API_KEY`` is -1 for messages that are not sent as requests. ``READERS`` and ``WRITERS`` hold
+    the compiled functions by version; use `barnabas.wire.kafka.codec`.
     """
 
     API_KEY: ClassVar[int]
@@ -263,7 +268,8 @@ class Message(Struct):
 MessageType = TypeVar("MessageType", bound=Message)
 
 
-# The functions below return Any, as dataclasses.field does, so that a field can be annotated with its values' type.
+# The functions below return Any, as dataclasses.field does, so that a field can be
+# annotated with its values' type.
 
 
 def _number(kind: str) -> Callable[..., Any]:
@@ -322,7 +328,8 @@ def byte_string(
 
 
 def record_data(versions: str = "0+", *, nullable: str = "none", ignorable: bool = False) -> Any:
-    """Record batches: readers give a view of the input, writers take buffers and slices of files as they are."""
+    """Record batches: readers give a view of the input, writers take buffers and
+    slices of files as they are."""
     return Field("records", versions, None, nullable=nullable, ignorable=ignorable)
 
 
@@ -335,7 +342,9 @@ def array_of(
     tag: int | None = None,
     ignorable: bool = False,
 ) -> Any:
-    """A list of structures, or of the kind named by ``element``; ``default=None`` for null instead of an empty list."""
+    """A list of structures, or of the kind named by ``element``.
+
+    ``default=None`` for null instead of an empty list."""
     return Field("array", versions, default, nullable=nullable, tag=tag, ignorable=ignorable, element=element)
 
 

@@ -1,15 +1,16 @@
 """Compiles the writer of one version of a message: straight-line Python from the declaration.
 
-A writer appends the pieces of a message to a list, for the caller to join or to send as they are; runs of fixed-size
-fields, with the lengths and empty tag sections between them, are one pack::
+A writer appends the pieces of a message to a list, for the caller to join or to send as they are;
+runs of fixed-size fields, with the lengths and empty tag sections between them, are one pack::
 
     def write(m, w):
         s1 = m.name.encode()
         w(pack_ihi(m.a, len(s1) ...))
 
-Invariants: buffers and file slices of ``records`` fields are pieces of their own, never copied. A field that the
-version lacks, is not ignorable and is not at its default raises UNSUPPORTED_VERSION, as in Apache Kafka; what cannot be
-encoded at all (None where null is not allowed, a number out of range) raises ValueError.
+Invariants: buffers and file slices of ``records`` fields are pieces of their own, never copied. A
+field that the version lacks, is not ignorable and is not at its default raises UNSUPPORTED_VERSION,
+as in Apache Kafka; what cannot be encoded at all (None where null is not allowed, a number out of
+range) raises ValueError.
 """
 
 import struct
@@ -28,13 +29,15 @@ SlicedWriter = Callable[[Any, Callable[[Any], None]], Task[None]]
 
 
 def compile_writer(cls: type[Message], version: int) -> Writer:
-    """The writer of ``version``, which `Message.VERSIONS` must hold: called with a message and a list's ``append``."""
+    """The writer of ``version``, which `Message.VERSIONS` must hold: called with a message
+    and a list's ``append``."""
     write: Writer = _compile(cls, version, in_slices=False)
     return write
 
 
 def compile_sliced_writer(cls: type[Message], version: int) -> SlicedWriter:
-    """The same as a generator, which yields where others may have their turn: see `STRUCTURES_A_STEP`."""
+    """The same as a generator, which yields where others may have their turn: see
+    `STRUCTURES_A_STEP`."""
     write: SlicedWriter = _compile(cls, version, in_slices=True)
     return write
 
@@ -84,7 +87,9 @@ class _WriterSource:
         }
         self._lines: list[str] = []
         self._depth = 2
-        self._run: list[tuple[str, str]] = []  # not yet written: format character, expression ("" for a zero byte)
+        # fixed-size fields that are not written yet: format character, expression
+        # ("" for a zero byte)
+        self._run: list[tuple[str, str]] = []
         self._append = "w"
         self._names = 0
 

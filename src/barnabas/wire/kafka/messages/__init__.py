@@ -1,4 +1,5 @@
-"""One module per API: its request, its response and their structures. Facts: Apache Kafka's message definitions.
+"""One module per API: its request, its response and their structures.
 
-Import a module directly, or let `barnabas.wire.kafka.api.api` import it when the API is first used.
+Facts: Apache Kafka's message definitions. Import a module directly, or let
+`barnabas.wire.kafka.api.api` import it when the API is first used.
 """

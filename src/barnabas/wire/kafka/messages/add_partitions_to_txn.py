@@ -41,14 +41,18 @@ class AddPartitionsToTxnRequest(Message, api_key=24, versions="0-5", flexible="3
 
 
 class AddPartitionsToTxnPartitionResult(Struct):
-    """``results_by_transaction[].topic_results[].results_by_partition[]``; ``results_by_topic_v3_and_below[].results_by_partition[]`` of `AddPartitionsToTxnResponse`."""
+    """``results_by_transaction[].topic_results[].results_by_partition[]``.
+
+    ``results_by_topic_v3_and_below[].results_by_partition[]`` of `AddPartitionsToTxnResponse`."""
 
     partition_index: int = int32()
     partition_error_code: int = int16()
 
 
 class AddPartitionsToTxnTopicResult(Struct):
-    """``results_by_transaction[].topic_results[]``; ``results_by_topic_v3_and_below[]`` of `AddPartitionsToTxnResponse`."""
+    """``results_by_transaction[].topic_results[]``.
+
+    ``results_by_topic_v3_and_below[]`` of `AddPartitionsToTxnResponse`."""
 
     name: str = string()
     results_by_partition: list[AddPartitionsToTxnPartitionResult] = array_of(AddPartitionsToTxnPartitionResult)

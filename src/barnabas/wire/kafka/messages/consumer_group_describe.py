@@ -21,7 +21,10 @@ class ConsumerGroupDescribeRequest(Message, api_key=69, versions="0-1", flexible
 
 
 class TopicPartitions(Struct):
-    """``groups[].members[].assignment.topic_partitions[]``; ``groups[].members[].target_assignment.topic_partitions[]`` of `ConsumerGroupDescribeResponse`."""
+    """``groups[].members[].assignment.topic_partitions[]``.
+
+    ``groups[].members[].target_assignment.topic_partitions[]`` of
+    `ConsumerGroupDescribeResponse`."""
 
     topic_id: Uuid = uuid()
     topic_name: str = string()
@@ -29,7 +32,9 @@ class TopicPartitions(Struct):
 
 
 class Assignment(Struct):
-    """``groups[].members[].assignment``; ``groups[].members[].target_assignment`` of `ConsumerGroupDescribeResponse`."""
+    """``groups[].members[].assignment``.
+
+    ``groups[].members[].target_assignment`` of `ConsumerGroupDescribeResponse`."""
 
     topic_partitions: list[TopicPartitions] = array_of(TopicPartitions)
 

@@ -36,7 +36,9 @@ class DescribeQuorumRequest(Message, api_key=55, versions="0-2", flexible="0+"):
 
 
 class ReplicaState(Struct):
-    """``topics[].partitions[].current_voters[]``; ``topics[].partitions[].observers[]`` of `DescribeQuorumResponse`."""
+    """``topics[].partitions[].current_voters[]``.
+
+    ``topics[].partitions[].observers[]`` of `DescribeQuorumResponse`."""
 
     replica_id: int = int32()
     replica_directory_id: Uuid = uuid("2+")

@@ -15,7 +15,9 @@ __all__ = [
 
 
 class LeaderAndIsrPartitionState(Struct):
-    """``ungrouped_partition_states[]``; ``topic_states[].partition_states[]`` of `LeaderAndIsrRequest`."""
+    """``ungrouped_partition_states[]``.
+
+    ``topic_states[].partition_states[]`` of `LeaderAndIsrRequest`."""
 
     topic_name: str = string("0-1", ignorable=True)
     partition_index: int = int32()

@@ -14,7 +14,9 @@ __all__ = [
 
 
 class UpdateMetadataPartitionState(Struct):
-    """``ungrouped_partition_states[]``; ``topic_states[].partition_states[]`` of `UpdateMetadataRequest`."""
+    """``ungrouped_partition_states[]``.
+
+    ``topic_states[].partition_states[]`` of `UpdateMetadataRequest`."""
 
     topic_name: str = string("0-4", ignorable=True)
     partition_index: int = int32()

@@ -1,4 +1,5 @@
-"""The header of a record batch of magic 2, as it stands in segments, in Produce requests and in Fetch responses.
+"""The header of a record batch of magic 2, as it stands in segments, in Produce
+requests and in Fetch responses.
 
 Kafka: DefaultRecordBatch. Layout, big-endian:
 
@@ -8,7 +9,8 @@ Kafka: DefaultRecordBatch. Layout, big-endian:
     12      4   partition leader epoch          set by the leader; outside the CRC
     16      1   magic (2)
     17      4   CRC32C of all that follows
-    21      2   attributes: bits 0-2 compression, 3 LogAppendTime, 4 transactional, 5 control, 6 delete horizon
+    21      2   attributes: bits 0-2 compression, 3 LogAppendTime, 4 transactional, 5
+                control, 6 delete horizon
     23      4   last offset delta
     27      8   base timestamp (delete horizon where bit 6 is set)
     35      8   max timestamp
@@ -20,7 +22,8 @@ Kafka: DefaultRecordBatch. Layout, big-endian:
 
 Source: Kafka's protocol guide, "Record Batch"; KIP-98; KIP-534.
 
-Hot paths work on ``(buffer, offset)`` and never read the records: `read_header`, `check_batch`, `assign_offsets`.
+Hot paths work on ``(buffer, offset)`` and never read the records: `read_header`,
+`check_batch`, `assign_offsets`.
 """
 
 import struct
@@ -87,7 +90,8 @@ _MAX_TIMESTAMP = struct.Struct(">q")
 
 
 HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
-"""A header as `HEADER` unpacks it, in the order of `BatchHeader`: for hot paths, which unpack it once and pass it on."""
+"""A header as `HEADER` unpacks it, in the order of `BatchHeader`: for hot paths, which
+unpack it once and pass it on."""
 
 
 class BatchHeader(NamedTuple):
@@ -157,10 +161,11 @@ def read_header(buffer: Buffer, offset: int = 0) -> BatchHeader:
 
 
 def check_batch(buffer: Buffer, offset: int, end: int) -> BatchHeader:
-    """The header of the whole and undamaged batch at ``offset``; it ends at ``offset + size_bytes``.
+    """The header of the whole and undamaged batch at ``offset``.
 
-    Raises KafkaError: CORRUPT_MESSAGE where length or CRC are wrong, UNSUPPORTED_FOR_MESSAGE_FORMAT for magic 0 and 1,
-    INVALID_RECORD for headers that contradict themselves. Records are not looked at.
+    It ends at ``offset + size_bytes``. Raises KafkaError: CORRUPT_MESSAGE where length or CRC are
+    wrong, UNSUPPORTED_FOR_MESSAGE_FORMAT for magic 0 and 1, INVALID_RECORD for headers that
+    contradict themselves. Records are not looked at.
     """
     if end - offset < HEADER_BYTES:
         if end - offset > 16 and buffer[offset + 16] in (0, 1):
@@ -193,9 +198,9 @@ def _old_magic(magic: int) -> KafkaError:
 
 
 def read_headers(buffer: Buffer, offset: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
-    """(offset, header) of each whole batch; stops before a batch that is cut off. CRCs are not checked.
+    """(offset, header) of each whole batch; stops before a batch that is cut off.
 
-    Raises `CorruptDataError` where a length is impossible.
+    CRCs are not checked. Raises `CorruptDataError` where a length is impossible.
     """
     stop = len(buffer) if end is None else end
     while stop - offset >= HEADER_BYTES:
@@ -222,7 +227,9 @@ def set_log_append_time(batch: bytearray | memoryview, attributes: int, timestam
 
 
 def clear_log_append_time(batch: bytearray | memoryview, attributes: int) -> None:
-    """Let the records of a batch, which has these attributes now, carry their own timestamps; write its CRC again."""
+    """Let the records of a batch, which has these attributes now, carry their own timestamps.
+
+    Write its CRC again."""
     _ATTRIBUTES.pack_into(batch, CRC_START, attributes & ~LOG_APPEND_TIME)
     seal(batch)
 

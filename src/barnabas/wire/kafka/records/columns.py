@@ -1,14 +1,18 @@
-"""The records of batches as columns: where each record and each of its fields stands in a buffer, without an object for each.
+"""The records of batches as columns: where each record and each of its fields stands in a buffer,
+without an object for each.
 
-`find_records` finds the boundaries of records: each record begins where the one before ends. Where many batches lie in the
-buffer, one record of each is passed at a time, all with three numpy operations. Otherwise batches are walked one after the other, and
-records of one size are found together.
-`read_columns` then reads the fields of thousands of records at once with numpy, byte by byte of their varints. Keys, values
-and headers stay where they are: a caller slices, hashes or gathers only what it needs.
+`find_records` finds the boundaries of records: each record begins where the one before ends.
+Where many batches lie in the buffer, one record of each is passed at a time, all with three
+numpy operations. Otherwise batches are walked one after the other, and records of one size
+are found together.
+`read_columns` then reads the fields of thousands of records at once with numpy, byte by byte
+of their varints. Keys, values and headers stay where they are: a caller slices, hashes or
+gathers only what it needs.
 
-Columns serve what reads many records and keeps few: compaction, checks of large batches, data frames. A call costs about
-0.1 ms however few records there are, so let it read hundreds, of several batches if they are small; and a few thousand at
-most where other threads wait. numpy takes 60 ms and 12 MiB to import, so this module is imported where there is work for it.
+Columns serve what reads many records and keeps few: compaction, checks of large batches, data
+frames. A call costs about 0.1 ms however few records there are, so let it read hundreds, of several
+batches if they are small; and a few thousand at most where other threads wait. numpy takes 60 ms
+and 12 MiB to import, so this module is imported where there is work for it.
 
 Kafka: DefaultRecord.readFrom, and PartialDefaultRecord, which skips what is not needed.
 """
@@ -51,7 +55,8 @@ _LONGEST_PAUSE = 256
 _LEAST_LANES = 24
 """Fewer batches are walked faster one after the other."""
 _MOST_WASTE = 2
-"""How many times the number of records the steps of all batches may be, were all as long as the longest."""
+"""How many times the number of records the steps of all batches may be, were all as
+long as the longest."""
 _FIRST_LOOK = 64
 """Records among which a run is looked for, at first and after each that broke off."""
 
@@ -77,7 +82,9 @@ class RecordRows(NamedTuple):
 
 
 class RecordColumns(NamedTuple):
-    """Fields of records, a row each. Positions and sizes are bytes, and positions count from the start of the buffer."""
+    """Fields of records, a row each.
+
+    Positions and sizes are bytes, and positions count from the start of the buffer."""
 
     timestamp_delta: Integers
     offset_start: Integers
@@ -90,7 +97,8 @@ class RecordColumns(NamedTuple):
     value_size: Integers
     """-1 for a record without a value."""
     headers_start: Integers
-    """Where the first header begins; the last ends with the record. Headers themselves are not read."""
+    """Where the first header begins; the last ends with the record. Headers
+    themselves are not read."""
     header_count: Integers
 
 
@@ -140,7 +148,9 @@ def _find_in_turn(data: Buffer, bodies: Sequence[Body]) -> RecordRows:
 
 @cache
 def _jumps() -> Integers:
-    """How far the next record is, by the first two bytes of a length, little-endian; 0 where it has more bytes."""
+    """How far the next record is, by the first two bytes of a length, little-endian.
+
+    0 where it has more bytes."""
     both = np.arange(1 << 16, dtype=np.int64)
     byte, following = both & 0xFF, both >> 8
     jumps: Integers = np.where(
@@ -152,7 +162,8 @@ def _jumps() -> Integers:
 def _find_together(data: Buffer, start: Integers, stop: Integers, counts: Integers) -> RecordRows | None:
     """As `find_rows`, one record of each body at a time.
 
-    None where that takes longer, or where a body is not filled by records of less than 8 KiB: then each needs a look.
+    None where that takes longer, or where a body is not filled by records of less than 8
+    KiB: then each needs a look.
     """
     if (counts < 1).any() or (counts * _SMALLEST_BYTES > stop - start).any():
         return None  # what the counts say cannot be true, and must not cost memory
@@ -185,9 +196,10 @@ def _find_together(data: Buffer, start: Integers, stop: Integers, counts: Intege
 
 
 def _find(data: Buffer, position: int, stop: int, count: int, starts: list[int], pause: int) -> tuple[int, int]:
-    """Add where ``count`` records begin; returns where the last ends. A negative length is left for `read_columns` to see.
+    """Add where ``count`` records begin; returns where the last ends.
 
-    ``pause`` is how many records are passed before the next look for a run. It is returned, too, for the next body.
+    A negative length is left for `read_columns` to see. ``pause`` is how many records are passed
+    before the next look for a run. It is returned, too, for the next body.
     """
     add = starts.append
     left, looked_at = count, _FIRST_LOOK
@@ -198,8 +210,9 @@ def _find(data: Buffer, position: int, stop: int, count: int, starts: list[int],
             starts += range(position, position + run * stride, stride)
             position += run * stride
             left -= run
-            # A look costs as much as it could find. So it is long only after long runs, or many short runs of many records
-            # would take time in proportion to the square of their number.
+            # A look costs as much as it could find. So it is long only after long runs, or
+            # many short runs of many records would take time in proportion to the square of
+            # their number.
             if run and run == looked_at:
                 looked_at *= 2
                 continue
@@ -225,10 +238,10 @@ def _find(data: Buffer, position: int, stop: int, count: int, starts: list[int],
 
 
 def _run(data: Buffer, position: int, stop: int, most: int) -> tuple[int, int]:
-    """How many records of the same size follow one another here, at most ``most``, and their size; 0 for a few.
+    """How many records of the same size follow one another here, at most ``most``, and their size.
 
-    The first says where the second must begin. If the bytes there are the same length, it says where the third begins.
-    So the bytes of all lengths are compared at once.
+    0 for a few. The first says where the second must begin. If the bytes there are the same length,
+    it says where the third begins. So the bytes of all lengths are compared at once.
     """
     if most < _LEAST_RUN:
         return 0, 1
@@ -245,7 +258,8 @@ def _run(data: Buffer, position: int, stop: int, most: int) -> tuple[int, int]:
 
 
 def read_columns(data: Buffer, start: Integers, stop: Integers) -> tuple[RecordColumns, list[int]]:
-    """The fields of the records in these rows of `find_records`, and the numbers of rows whose record is damaged.
+    """The fields of the records in these rows of `find_records`, and the numbers of rows
+    whose record is damaged.
 
     The fields of a damaged record mean nothing, but its key and value lie within it.
     """
@@ -328,7 +342,8 @@ def _varints(
 ) -> tuple[Integers, Integers]:
     """The zigzag varints at ``positions``, and the positions after them.
 
-    A varint past the end of the data has some value; its record is damaged because it ends after its ``stop``.
+    A varint past the end of the data has some value; its record is damaged because it
+    ends after its ``stop``.
     """
     byte = data.take(positions, mode="clip")
     value: Integers = _ONE_BYTE_NUMBERS.take(byte)

@@ -1,12 +1,15 @@
-"""The codecs of record batches: none, gzip, snappy, lz4 and zstd (attributes 0 to 4). Kafka: CompressionType.
+"""The codecs of record batches: none, gzip, snappy, lz4 and zstd (attributes 0 to 4).
 
-`decompress` takes a limit and never makes more than that many bytes: whatever the input claims about its size, output is
-made into a buffer that grows with what really comes, so a bomb costs at most the limit. `decompress_to` uses a buffer
-of the caller's. `decompress_produced` also refuses what only some consumers can read.
+Kafka: CompressionType.
 
-Snappy comes in two framings. Java clients write blocks after the header of the xerial library (magic, version, least
-compatible version; then per block its length and raw snappy); some others write one bare raw block. Both are read, the
-first is written.
+`decompress` takes a limit and never makes more than that many bytes: whatever the input claims
+about its size, output is made into a buffer that grows with what really comes, so a bomb costs at
+most the limit. `decompress_to` uses a buffer of the caller's. `decompress_produced` also refuses
+what only some consumers can read.
+
+Snappy comes in two framings. Java clients write blocks after the header of the xerial library
+(magic, version, least compatible version; then per block its length and raw snappy); some others
+write one bare raw block. Both are read, the first is written.
 """
 
 import struct
@@ -33,7 +36,9 @@ __all__ = [
 
 
 class CompressionType(IntEnum):
-    """The low three bits of a batch's attributes; lower-case names are those of `compression.type`."""
+    """The low three bits of a batch's attributes.
+
+    lower-case names are those of `compression.type`."""
 
     NONE = 0
     GZIP = 1
@@ -43,10 +48,12 @@ class CompressionType(IntEnum):
 
 
 _MOST_GZIP_MEMBERS = 64
-"""Clients write one; each costs a copy of what follows it, so thousands of empty ones would stall a broker."""
+"""Clients write one; each costs a copy of what follows it, so thousands of empty
+ones would stall a broker."""
 _GZIP_START = b"\x1f\x8b\x08"
 _GZIP_SIZE_BYTES = 4
-"""The end of a member: how many bytes it holds, modulo 2^32. What it says may be a lie, but then the member is damaged."""
+"""The end of a member: how many bytes it holds, modulo 2^32. What it says may be a lie, but
+then the member is damaged."""
 _GZIP_PIECE_BYTES = 1 << 20
 _COUNTED_BYTES = 1 << 18
 _LARGE_RATIO = 20
@@ -56,7 +63,8 @@ _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _LENGTH = struct.Struct(">i")
 _LZ4_HEADER = b"\x04\x22\x4d\x18\x60\x40\x82"
-"""A frame of independent blocks of up to 64 KiB, without checksums: Java's reader refuses blocks that depend on others."""
+"""A frame of independent blocks of up to 64 KiB, without checksums: Java's reader refuses
+blocks that depend on others."""
 _LZ4_HEADERS = {
     _LZ4_HEADER,
     b"\x04\x22\x4d\x18\x60\x50\xfb",
@@ -80,11 +88,14 @@ NO_LIMIT = 1 << 63
 _OUTPUT_FULL = "failed to write whole buffer"
 _small_rooms: list[bytearray] = []
 _large_rooms: list[bytearray] = []
-"""Room for what most batches hold, one for each thread that unpacks: new memory for each batch costs more than a copy."""
+"""Room for what most batches hold, one for each thread that unpacks: new memory for each
+batch costs more than a copy."""
 
 
 class TooLargeError(CorruptDataError):
-    """There are more bytes, or more blocks, than the caller allows. What comes behind them is not known."""
+    """There are more bytes, or more blocks, than the caller allows.
+
+    What comes behind them is not known."""
 
 
 class _OutputFullError(Exception):
@@ -92,7 +103,8 @@ class _OutputFullError(Exception):
 
 
 def compress(kind: CompressionType, data: Buffer, *, level: int | None = None) -> Buffer:
-    """``data`` compressed; ``level`` is the codec's own (None: its default) and is not used by snappy."""
+    """``data`` compressed; ``level`` is the codec's own (None: its default) and is
+    not used by snappy."""
     match kind:
         case CompressionType.NONE:
             return data
@@ -108,7 +120,9 @@ def compress(kind: CompressionType, data: Buffer, *, level: int | None = None) -
 
 
 def decompress(kind: CompressionType, data: Buffer, limit_bytes: int) -> Buffer:
-    """The bytes that were compressed; raises `CorruptDataError` for damaged input and for more than the limit."""
+    """The bytes that were compressed.
+
+    Raises `CorruptDataError` for damaged input and for more than the limit."""
     match kind:
         case CompressionType.NONE:
             return data
@@ -125,8 +139,9 @@ def decompress(kind: CompressionType, data: Buffer, limit_bytes: int) -> Buffer:
 def decompress_produced(kind: CompressionType, data: Buffer, limit_bytes: int, most_blocks: int = NO_LIMIT) -> Buffer:
     """As `decompress`, for what a producer sends: every consumer must be able to read it.
 
-    Java's consumers read one lz4 frame, and only blocks that do not depend on others. Each block takes a microsecond: there may
-    be ``most_blocks``. Raises `TooLargeError` for more bytes or blocks, and `CorruptDataError`.
+    Java's consumers read one lz4 frame, and only blocks that do not depend on others. Each block
+    takes a microsecond: there may be ``most_blocks``. Raises `TooLargeError` for more bytes or
+    blocks, and `CorruptDataError`.
     """
     if kind == CompressionType.LZ4:
         _check_lz4_frame(memoryview(data), most_blocks)
@@ -138,7 +153,9 @@ def decompress_produced(kind: CompressionType, data: Buffer, limit_bytes: int, m
 
 
 def decompress_to(kind: CompressionType, data: Buffer, room: memoryview) -> int | None:
-    """Decompress to the front of ``room``. Returns how many bytes; None if that cannot be done there, as `decompress` does."""
+    """Decompress to the front of ``room``.
+
+    Returns how many bytes; None if that cannot be done there, as `decompress` does."""
     try:
         match kind:
             case CompressionType.SNAPPY:
@@ -168,7 +185,8 @@ def _decompress_gzip(data: Buffer, limit_bytes: int) -> Buffer:
 
 def _decompress_members(data: Buffer, limit_bytes: int) -> Buffer:
     if int.from_bytes(data[-_GZIP_SIZE_BYTES:], "little") > limit_bytes:
-        # A bomb says so itself, and no byte of it needs to be kept. But the end of damaged data says anything.
+        # A bomb says so itself, and no byte of it needs to be kept. But the end of
+        # damaged data says anything.
         _count_gzip(data, limit_bytes)
     parts: list[Buffer] = []
     left = limit_bytes
@@ -192,7 +210,8 @@ def _decompress_members(data: Buffer, limit_bytes: int) -> Buffer:
 
 
 def _count_gzip(data: Buffer, limit_bytes: int) -> None:
-    """Raise `TooLargeError` if the first member holds more than the limit, `CorruptDataError` if it is damaged before."""
+    """Raise `TooLargeError` if the first member holds more than the limit, `CorruptDataError`
+    if it is damaged before."""
     member = zlib.decompressobj(31)
     try:
         part = member.decompress(data, 1)
@@ -205,8 +224,8 @@ def _count_gzip(data: Buffer, limit_bytes: int) -> None:
 def _gzip_member(member: "zlib._Decompress", data: Buffer, most_bytes: int) -> Buffer | None:
     """What a member holds; None, or so many bytes, if it holds ``most_bytes`` or more.
 
-    zlib itself would need twice as much memory for large ones. A member that unpacks to far more than its size is counted before
-    it is kept, so most bombs need no memory.
+    zlib itself would need twice as much memory for large ones. A member that unpacks to far more
+    than its size is counted before it is kept, so most bombs need no memory.
     """
     part = member.decompress(data, min(most_bytes, _GZIP_PIECE_BYTES))
     if member.eof or len(part) < _GZIP_PIECE_BYTES or len(part) == most_bytes:
@@ -242,7 +261,9 @@ def _lz4_into(data: Buffer, output: memoryview) -> int:
 
 
 def _lz4_blocks_into(data: memoryview, output: memoryview) -> int:
-    """Unpack a frame without checksums. Raises `DecompressionError`, `struct.error` and `ValueError`."""
+    """Unpack a frame without checksums.
+
+    Raises `DecompressionError`, `struct.error` and `ValueError`."""
     position, at = len(_LZ4_HEADER), 0
     into, read_length = cramjam.lz4.decompress_block_into, _LZ4_LENGTH.unpack_from
     most_bytes = 1 << 8 + 2 * (data[5] >> 4)
@@ -267,7 +288,8 @@ def _lz4_blocks_into(data: memoryview, output: memoryview) -> int:
 
 
 def _check_lz4_frame(data: memoryview, most_blocks: int) -> None:
-    """Raise `CorruptDataError` unless ``data`` is one frame whose blocks stand for themselves, and `TooLargeError` for many."""
+    """Raise `CorruptDataError` unless ``data`` is one frame whose blocks stand for themselves, and
+    `TooLargeError` for many."""
     if len(data) < len(_LZ4_HEADER) or data[:4] != _LZ4_START:
         raise CorruptDataError("lz4: the data is not a frame")
     flags = data[4]
@@ -293,7 +315,9 @@ def _check_lz4_frame(data: memoryview, most_blocks: int) -> None:
 
 
 def _decompress_into(into: Callable[[Buffer, memoryview], int], data: Buffer, limit_bytes: int) -> Buffer:
-    """Decompress with room that grows up to the limit; most batches fit at the first or second try."""
+    """Decompress with room that grows up to the limit.
+
+    Most batches fit at the first or second try."""
     if 4 * len(data) <= _FIRST_OUTPUT_BYTES or limit_bytes <= _FIRST_OUTPUT_BYTES:
         output = _into_room(into, data, min(limit_bytes, _FIRST_OUTPUT_BYTES))
         if output is not None:

@@ -1,10 +1,13 @@
-"""What a leader checks of the records in a produced batch, without an object for each. Kafka: LogValidator, DefaultRecord.
+"""What a leader checks of the records in a produced batch, without an object for each.
 
-Records fill the batch exactly, and so do fields and headers their record. Offset deltas count up from 0. `check_contents`
-walks a batch record by record, about 0.7 us each; of hundreds of records it reads columns instead if numpy is loaded (see
-`columns`), about 0.2 us each. `are_uniform` and `are_plain` recognise most batches for less. Nothing is kept but a few
-numbers, so memory does not grow with what a client sends, and the number of records and headers that one batch may have
-bounds the time.
+Kafka: LogValidator, DefaultRecord.
+
+Records fill the batch exactly, and so do fields and headers their record. Offset deltas count up
+from 0. `check_contents` walks a batch record by record, about 0.7 us each; of hundreds of
+records it reads columns instead if numpy is loaded (see `columns`), about 0.2 us each.
+`are_uniform` and `are_plain` recognise most batches for less. Nothing is kept but a few numbers,
+so memory does not grow with what a client sends, and the number of records and headers that one
+batch may have bounds the time.
 """
 
 from collections.abc import Iterator
@@ -39,7 +42,8 @@ __all__ = [
 ]
 
 MOST_OBJECTS = 200_000
-"""So many records and headers may be in one batch, compressed or not. A plain batch of 1 MB cannot hold more records."""
+"""So many records and headers may be in one batch, compressed or not. A plain batch of 1 MB
+cannot hold more records."""
 
 _FEW_RECORDS = 4
 _MANY_RECORDS = 300
@@ -49,7 +53,8 @@ _PIECE_RECORDS = 4_096
 _LARGEST = 1 << 63
 _MOST_PLAIN = 16_384
 _WIDTHS = ((1, 0, 64), (2, 64, 8_192), (3, 8_192, _MOST_PLAIN))
-"""The bytes of an offset delta as a varint, and the first and last such delta; the last is not one of them."""
+"""The bytes of an offset delta as a varint, and the first and last such delta; the
+last is not one of them."""
 _RUN_RECORDS = 8_192
 _RUNS = (*_WIDTHS[:2], *((3, first, first + _RUN_RECORDS) for first in range(_RUN_RECORDS, MOST_OBJECTS, _RUN_RECORDS)))
 """As `_WIDTHS`, for any number of records; within one run the third byte is the same."""
@@ -66,14 +71,16 @@ _PLAIN_BYTES = 4096
 def _ends_of_records(prefix: bytes) -> list[Any]:
     """The varint of a value's size behind ``prefix``, by the bytes of both varint and value.
 
-    None, which nothing can be compared with, stands where there is no such varint, and for negative numbers too.
+    None, which nothing can be compared with, stands where there is no such varint, and
+    for negative numbers too.
     """
     ends: list[Any] = [None] * (2 * _PLAIN_BYTES)
     for size in range(_PLAIN_BYTES):
         for width in (1, 2):
             if size >= width == len(varint(size - width)):
                 ends[size] = prefix + varint(size - width)
-    ends[65] = prefix + b"\xfe\0"  # 63 in one byte more than it needs: no other number fills 65 bytes
+    # 63 in one byte more than it needs: no other number fills 65 bytes.
+    ends[65] = prefix + b"\xfe\0"
     return ends
 
 
@@ -97,7 +104,9 @@ class Contents(NamedTuple):
 
 
 def load_columns() -> None:
-    """Let checks of large batches use columns from now on. The first call imports numpy: make it beside the event loop."""
+    """Let checks of large batches use columns from now on.
+
+    The first call imports numpy: make it beside the event loop."""
     global _has_columns
     from barnabas.wire.kafka.records import columns  # noqa: F401
 
@@ -105,7 +114,8 @@ def load_columns() -> None:
 
 
 def check_contents(data: Buffer, count: int) -> Contents:
-    """Check the ``count`` records that ``data``, a batch without its header and not compressed, holds.
+    """Check the ``count`` records that ``data``, a batch without its header and not
+    compressed, holds.
 
     Raises `CorruptDataError`, and `TooManyObjectsError` before much time is spent.
     """
@@ -138,9 +148,11 @@ def check_body(data: Buffer, count: int) -> None:
 
 
 def is_plain_record(data: Buffer) -> bool:
-    """Whether ``data`` is one record as `check_contents` asks for, with a key of less than 64 bytes or none, and without headers.
+    """Whether ``data`` is one record as `check_contents` asks for, with a key of less than 64 bytes
+    or none, and without headers.
 
-    Then its sizes follow from the size of ``data``, and are compared: 0.6 us, a third of reading them. False says nothing.
+    Then its sizes follow from the size of ``data``, and are compared: 0.6 us, a third of reading
+    them. False says nothing.
     """
     size = len(data)
     head = _head_of_record(size)
@@ -161,7 +173,9 @@ def is_plain_record(data: Buffer) -> bool:
 
 @lru_cache(4096)
 def _head_of_record(size: int) -> bytes | None:
-    """How a record of so many bytes begins: its length, no attributes, and deltas of 0. None where no record has that size."""
+    """How a record of so many bytes begins: its length, no attributes, and deltas of 0.
+
+    None where no record has that size."""
     for width in (1, 2, 3, 4):
         head = varint(size - width) + b"\0\0\0"
         if len(head) == width + 3 and size > len(head) + 2:
@@ -195,12 +209,12 @@ class UncopiedBody:
 
 
 def are_uniform(data: bytes | bytearray, count: int, *, with_keys: bool = False) -> bool:
-    """Whether ``count`` records fill ``data`` as `check_contents` asks for, and have no headers and fields of the same sizes.
-    ``with_keys`` asks for keys, too.
+    """Whether ``count`` records fill ``data`` as `check_contents` asks for, and have no headers and
+    fields of the same sizes. ``with_keys`` asks for keys, too.
 
-    Then a byte of structure, such as a length, is the same in all of them, and a slice shows it in one step: 16 records take
-    3 us, 160 take 5, 100,000 about 1 ms. False says nothing. Records whose offset deltas have another width, or another third
-    byte, are another run.
+    Then a byte of structure, such as a length, is the same in all of them, and a slice shows it in
+    one step: 16 records take 3 us, 160 take 5, 100,000 about 1 ms. False says nothing. Records
+    whose offset deltas have another width, or another third byte, are another run.
     """
     position = 0
     try:
@@ -248,7 +262,8 @@ def are_uniform(data: bytes | bytearray, count: int, *, with_keys: bool = False)
 
 
 class UniformRun(NamedTuple):
-    """Records of one size, one after another: where they are, and where the first one has its key and its value."""
+    """Records of one size, one after another: where they are, and where the first one
+    has its key and its value."""
 
     start: int
     stop: int
@@ -273,11 +288,12 @@ def uniform_runs(data: bytes, count: int) -> Iterator[UniformRun]:
 
 
 def are_plain(data: bytes | bytearray, count: int, *, with_keys: bool = False) -> bool:
-    """Whether ``count`` records fill ``data`` as `check_contents` asks for, have no headers, and are small. ``with_keys`` asks
-    for keys, too.
+    """Whether ``count`` records fill ``data`` as `check_contents` asks for, have no headers, and
+    are small. ``with_keys`` asks for keys, too.
 
-    What a record without headers must have behind its timestamp follows from its size: offset delta, no key, and the size of
-    a value that reaches to its last byte. So these bytes are compared and not read: about 0.4 us a record. False says nothing.
+    What a record without headers must have behind its timestamp follows from its size: offset
+    delta, no key, and the size of a value that reaches to its last byte. So these bytes are
+    compared and not read: about 0.4 us a record. False says nothing.
     """
     if count > _MOST_PLAIN:
         return False
@@ -322,8 +338,10 @@ def are_plain(data: bytes | bytearray, count: int, *, with_keys: bool = False) -
 
 
 def _check_one_by_one(data: Buffer, count: int) -> Contents:
-    """Varints of one and two bytes, most of them, are read in place; sizes and deltas are compared as they stand, in zigzag.
-    A call for each would double the time."""
+    """Varints of one and two bytes, most of them, are read in place.
+
+    Sizes and deltas are compared as they stand, in zigzag. A call for each would
+    double the time."""
     position = stop = 0
     least, largest, has_keyless = _LARGEST, -_LARGEST, False
     headers_left = MOST_OBJECTS - count

@@ -1,4 +1,6 @@
-"""Control batches: the marker that ends a transaction (KIP-98). Kafka: ControlRecordType, EndTransactionMarker."""
+"""Control batches: the marker that ends a transaction (KIP-98).
+
+Kafka: ControlRecordType, EndTransactionMarker."""
 
 import struct
 from typing import NamedTuple
@@ -37,7 +39,9 @@ def build_end_marker(
 
 
 def read_end_marker(buffer: Buffer, offset: int = 0) -> EndMarker | None:
-    """The marker of a control batch; None for control records of other kinds. Raises `CorruptDataError`."""
+    """The marker of a control batch; None for control records of other kinds.
+
+    Raises `CorruptDataError`."""
     record = next(read_records(buffer, offset), None)
     if record is None or record.key is None or len(record.key) < _MARKER_KEY.size:
         raise CorruptDataError("a control batch without a control record")

@@ -1,8 +1,10 @@
-"""What stands around the fields of records, for thousands of records at once: the counterpart of `columns` for writing.
+"""What stands around the fields of records, for thousands of records at once: the counterpart
+of `columns` for writing.
 
-A record is its length, attributes, timestamp delta, offset delta and key size; the key; the value's size; the value; the
-number of headers; the headers. `frame_records` makes the parts that are not fields with numpy, for all records in one pass.
-A caller joins them with keys, values and encoded headers, which it holds as columns. `murmur2` hashes keys as columns.
+A record is its length, attributes, timestamp delta, offset delta and key size; the key; the value's
+size; the value; the number of headers; the headers. `frame_records` makes the parts that are not
+fields with numpy, for all records in one pass. A caller joins them with keys, values and encoded
+headers, which it holds as columns. `murmur2` hashes keys as columns.
 
 numpy takes 60 ms and 12 MiB to import, so this module is imported where there is work for it.
 
@@ -68,7 +70,8 @@ def frame_fields(size: Integers) -> Pieces:
 
 
 class _Varints:
-    """Numbers of 32 bits, in zigzag, and how many bytes each has as a varint: one number if all have the same."""
+    """Numbers of 32 bits, in zigzag, and how many bytes each has as a varint: one
+    number if all have the same."""
 
     def __init__(self, values: Integers) -> None:
         few = values.astype(np.int32)

@@ -1,4 +1,5 @@
-"""The headers of a record, which has as many as it says: skipped, as the check of a produced batch does."""
+"""The headers of a record, which has as many as it says: skipped, as the check of a
+produced batch does."""
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Buffer

@@ -1,8 +1,11 @@
-"""What a leader checks of a compressed batch: it opens, and its records fill it. Kafka: LogValidator, DefaultRecordBatch.
+"""What a leader checks of a compressed batch: it opens, and its records fill it.
 
-A consumer that cannot open a batch stops in front of it, and so does its whole group. The body is opened as far as a limit, the
-count in the header is compared with what so many bytes can hold, and the records are checked as those of a plain batch are (see
-`contents`). What was opened is not kept: its memory is used for the next batch, or given back to the system.
+Kafka: LogValidator, DefaultRecordBatch.
+
+A consumer that cannot open a batch stops in front of it, and so does its whole group. The body is
+opened as far as a limit, the count in the header is compared with what so many bytes can hold, and
+the records are checked as those of a plain batch are (see `contents`). What was opened is not kept:
+its memory is used for the next batch, or given back to the system.
 """
 
 from barnabas.base.files import Buffer
@@ -17,7 +20,7 @@ def check_packed(
 ) -> None:
     """Check that ``data``, a batch without its header, unpacks to ``count`` records.
 
-    Raises `CorruptDataError`: `TooLargeError` if it unpacks to more than the limit or has more blocks, `TooManyObjectsError`
-    before much time is spent.
+    Raises `CorruptDataError`: `TooLargeError` if it unpacks to more than the limit or has more
+    blocks, `TooManyObjectsError` before much time is spent.
     """
     check_body(decompress_produced(kind, data, limit_bytes, most_blocks), count)

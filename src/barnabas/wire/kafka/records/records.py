@@ -1,10 +1,10 @@
 """The records of a batch: read one by one, and built into a batch.
 
-Kafka: DefaultRecord, MemoryRecordsBuilder. A record: length, attributes (a byte, unused), timestamp delta, offset delta,
-key, value, headers; all lengths, counts and deltas are zigzag varints.
+Kafka: DefaultRecord, MemoryRecordsBuilder. A record: length, attributes (a byte, unused), timestamp
+delta, offset delta, key, value, headers; all lengths, counts and deltas are zigzag varints.
 
-A broker's hot path never comes here: records are read and written only by tools, coordinators, conversion of
-compression and compaction.
+A broker's hot path never comes here: records are read and written only by tools, coordinators,
+conversion of compression and compaction.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -68,7 +68,9 @@ class Record(NamedTuple):
 def unpack_records(
     buffer: Buffer, header: BatchHeader, offset: int = 0, *, limit_bytes: int = _MAX_UNPACKED_BYTES
 ) -> Buffer:
-    """The records of the batch at ``offset``, decompressed. Raises `CorruptDataError`, and `KafkaError` for an unknown codec."""
+    """The records of the batch at ``offset``, decompressed.
+
+    Raises `CorruptDataError`, and `KafkaError` for an unknown codec."""
     body = memoryview(buffer)[offset + HEADER_BYTES : offset + header.size_bytes]
     return decompress(header.compression, body, limit_bytes)
 
@@ -76,7 +78,8 @@ def unpack_records(
 def read_records(buffer: Buffer, offset: int = 0, *, limit_bytes: int = _MAX_UNPACKED_BYTES) -> Iterator[Record]:
     """The records of the batch at ``offset``, unpacked to at most ``limit_bytes``.
 
-    Raises `CorruptDataError` for records that do not fill the batch as it says. The CRC is not checked.
+    Raises `CorruptDataError` for records that do not fill the batch as it says. The
+    CRC is not checked.
     """
     header = read_header(buffer, offset)
     data = memoryview(unpack_records(buffer, header, offset, limit_bytes=limit_bytes))
@@ -110,7 +113,8 @@ def read_records(buffer: Buffer, offset: int = 0, *, limit_bytes: int = _MAX_UNP
 
 
 def read_pairs(buffer: Buffer, offset: int = 0, *, limit_bytes: int = _MAX_UNPACKED_BYTES) -> list[Pair]:
-    """Keys and values of the records of the batch at ``offset``: `read_records` without all that surrounds them.
+    """Keys and values of the records of the batch at ``offset``: `read_records` without
+    all that surrounds them.
 
     Raises `CorruptDataError` where `read_records` does, but for headers, which are not read.
     """
@@ -162,9 +166,10 @@ def pairs_of(data: bytes, record_count: int) -> list[Pair]:
 
 
 def read_times(buffer: Buffer, offset: int = 0, *, limit_bytes: int = _MAX_UNPACKED_BYTES) -> Iterator[tuple[int, int]]:
-    """(offset, timestamp) of each record of the batch at ``offset``; keys, values and headers are passed over.
+    """(offset, timestamp) of each record of the batch at ``offset``.
 
-    Raises `CorruptDataError` for records that cannot be read.
+    Keys, values and headers are passed over. Raises `CorruptDataError` for records
+    that cannot be read.
     """
     header = read_header(buffer, offset)
     data = unpack_records(buffer, header, offset, limit_bytes=limit_bytes)
@@ -230,9 +235,10 @@ def build_batch(
     is_transactional: bool = False,
     is_control: bool = False,
 ) -> bytearray:
-    """One batch of at least one record. Offsets are the records' own; gaps are kept, as compaction leaves them.
+    """One batch of at least one record.
 
-    ``base_offset`` is that of the first record unless given.
+    Offsets are the records' own; gaps are kept, as compaction leaves them. ``base_offset`` is that
+    of the first record unless given.
     """
     body = bytearray()
     base_timestamp = max_timestamp = NO_TIMESTAMP
@@ -287,7 +293,8 @@ def build_batch_around(
     producer_epoch: int = NO_PRODUCER_EPOCH,
     base_sequence: int = NO_SEQUENCE,
 ) -> bytearray:
-    """One batch of records that are encoded already: with offset deltas from 0 on, and timestamp deltas of 0."""
+    """One batch of records that are encoded already: with offset deltas from 0 on,
+    and timestamp deltas of 0."""
     packed = compress(compression, records)
     batch = bytearray(
         HEADER.pack(

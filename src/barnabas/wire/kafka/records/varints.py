@@ -1,4 +1,5 @@
-"""Zigzag varints as records carry them: lengths, counts and offset deltas of 32 bits, timestamp deltas of 64. Kafka: ByteUtils."""
+"""Zigzag varints as records carry them: lengths, counts and offset deltas of 32 bits, timestamp
+deltas of 64. Kafka: ByteUtils."""
 
 from functools import lru_cache
 
@@ -20,7 +21,9 @@ MOST_VARLONG_BYTES = 10
 
 
 def read_varint(data: Buffer, position: int) -> tuple[int, int]:
-    """A zigzag varint of 32 bits, and the position after it; raises IndexError when it is cut off."""
+    """A zigzag varint of 32 bits, and the position after it.
+
+    Raises IndexError when it is cut off."""
     byte = data[position]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1
@@ -33,7 +36,9 @@ def read_varint(data: Buffer, position: int) -> tuple[int, int]:
 
 
 def read_zigzag(data: Buffer, position: int) -> tuple[int, int]:
-    """A varint of 32 bits as it stands: 2n for a number n, 2|n| - 1 for a negative one. Raises IndexError when it is cut off."""
+    """A varint of 32 bits as it stands: 2n for a number n, 2|n| - 1 for a negative one.
+
+    Raises IndexError when it is cut off."""
     value = 0
     for shift in range(0, 7 * MOST_VARINT_BYTES, 7):
         byte = data[position]
@@ -47,7 +52,9 @@ def read_zigzag(data: Buffer, position: int) -> tuple[int, int]:
 
 
 def read_varlong(data: Buffer, position: int) -> tuple[int, int]:
-    """A zigzag varint of 64 bits, and the position after it; raises IndexError when it is cut off."""
+    """A zigzag varint of 64 bits, and the position after it.
+
+    Raises IndexError when it is cut off."""
     byte = data[position]
     position += 1
     if byte < 0x80:
