@@ -1,7 +1,8 @@
 """The ``barnabas`` command, and ``python -m barnabas``.
 
-Ctrl-C while the modules load ends the process by the signal, without a traceback: shells report 130, as for a command that
-already runs. Where Ctrl-C was ignored when the process began, as for a job in the background of a script, it stays ignored.
+Ctrl-C while the modules load ends the process by the signal, without a traceback: shells report
+130, as for a command that already runs. Where Ctrl-C was ignored when the process began, as for a
+job in the background of a script, it stays ignored.
 """
 
 import signal
