@@ -1,10 +1,12 @@
 """The pytest fixtures; registered by the package's ``pytest11`` entry point.
 
-Every pytest run on a machine with this package loads this module, so it imports `barnabas` when a test asks for a fixture.
+Every pytest run on a machine with this package loads this module, so it imports `barnabas` when a
+test asks for a fixture.
 
-pytest rewrites the assertions of each package of a distribution that has a plugin: it would parse and compile all modules of
-`barnabas` in each run, if bytecode is not written (PYTHONDONTWRITEBYTECODE), which took 3 to 4 seconds. pytest has no setting
-against it. So a finder of modules stands before pytest's, and finds these packages as a run without pytest does, with the
+pytest rewrites the assertions of each package of a distribution that has a plugin: it would parse
+and compile all modules of `barnabas` in each run, if bytecode is not written
+(PYTHONDONTWRITEBYTECODE), which took 3 to 4 seconds. pytest has no setting against it. So a finder
+of modules stands before pytest's, and finds these packages as a run without pytest does, with the
 bytecode that pip has made. Their assertions are for their developers.
 
 Kafka has no counterpart.
@@ -40,7 +42,9 @@ class _AsWithoutPytest:
     def find_spec(
         cls, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Python's own finder's answer for our modules; None leaves a module to the finders that follow."""
+        """Python's own finder's answer for our modules.
+
+        None leaves a module to the finders that follow."""
         return PathFinder.find_spec(name, path, target) if name.partition(".")[0] in _PACKAGES else None
 
 
@@ -59,12 +63,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def barnabas_cluster(request: pytest.FixtureRequest) -> "Iterator[Cluster]":
-    """A cluster of one broker, new for each test; the mark ``barnabas`` of a test, class or module has other options."""
+    """A cluster of one broker, new for each test.
+
+    The mark ``barnabas`` of a test, class or module has other options."""
     from barnabas.base.hints import did_you_mean
     from barnabas.testing.cluster import Cluster
 
     options: dict[str, Any] = {}
-    for mark in reversed(list(request.node.iter_markers(_MARK))):  # the closest one is the last, and counts
+    # The closest mark is the last, and counts.
+    for mark in reversed(list(request.node.iter_markers(_MARK))):
         options |= mark.kwargs
     for name in options:
         if name not in _OPTIONS:
@@ -97,7 +104,8 @@ def barnabas_spark() -> Iterator[Any]:
 def barnabas_flow(
     barnabas_spark: Any, barnabas_session_cluster: "Cluster", tmp_path: "Path"
 ) -> "Callable[[Any], FlowUnderTest]":
-    """Makes of a flow, or its file, one that runs in the test: ``barnabas_flow("orders.toml").given(rows).run()``."""
+    """Makes of a flow, or its file, one that runs in the test:
+    ``barnabas_flow("orders.toml").given(rows).run()``."""
     from barnabas.testing.flows import FlowUnderTest
 
     servers = barnabas_session_cluster.bootstrap_servers
