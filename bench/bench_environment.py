@@ -1,7 +1,9 @@
-"""What bench/pipelines.py needs beside the project: an environment of its own, and the jars of Spark's Kafka connector.
+"""What bench/pipelines.py needs beside the project: an environment of its own, and the jars of
+Spark's Kafka connector.
 
-The environment, ``build/bench-venv``, has the project with PySpark 4.2.0, for which the registry has a whole connector of the same
-version, and Polars. What cannot be had is named on standard error, and what needs it is not measured.
+The environment, ``build/bench-venv``, has the project with PySpark 4.2.0, for which the registry
+has a whole connector of the same version, and Polars. What cannot be had is named on standard
+error, and what needs it is not measured.
 """
 
 import os
@@ -43,7 +45,9 @@ def enter() -> None:
 
 
 def find_jars(folder: Path) -> list[Path]:
-    """The connector's jars, in the folder, in Maven's repository, or fetched by Maven; none, with a word about it, if one is missing."""
+    """The connector's jars, in the folder, in Maven's repository, or fetched by Maven.
+
+    None, with a word about it, if one is missing."""
     found: list[Path] = []
     for artifact in ARTIFACTS:
         group, name, version = artifact.split(":")

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Figures of the coordination service, side by side with Apache ZooKeeper where the reference systems are at hand.
+"""Figures of the coordination service, side by side with Apache ZooKeeper where the
+reference systems are at hand.
 
-usage: bench/coordination.py [--only load,multi,ensemble,failover,start,watches,connections,znodes] [--operations 200000]
-                             [--sessions 16] [--window 50] [--znodes 1000000] [--kills 5] [--alone] [--output json]
+usage: bench/coordination.py
+           [--only load,multi,ensemble,failover,start,watches,connections,znodes]
+           [--operations 200000] [--sessions 16] [--window 50] [--znodes 1000000]
+           [--kills 5] [--alone] [--output json]
 
-The load comes over raw sockets from many sessions at once, each with a window of requests on its way, encoded beforehand;
-so the client costs little beside the server. A first round warms the server up (Java compiles its hot code), the second is
-reported. The ratio is ours to theirs.
+The load comes over raw sockets from many sessions at once, each with a window of requests on its
+way, encoded beforehand; so the client costs little beside the server. A first round warms the
+server up (Java compiles its hot code), the second is reported. The ratio is ours to theirs.
 """
 
 import argparse
@@ -108,7 +111,8 @@ class Session:
 
 
 def rush(sessions: list[Session], requests: list[list[bytes]], window: int) -> float:
-    """Send each session's requests, at most ``window`` at a time on their way: the seconds that it took."""
+    """Send each session's requests, at most ``window`` at a time on their way: the
+    seconds that it took."""
     selector = selectors.DefaultSelector()
     sent, done = [0] * len(sessions), [0] * len(sessions)
 
@@ -243,7 +247,8 @@ def mode(port: int) -> str:
 
 
 def measure_load(system: str, options: argparse.Namespace, count: int) -> dict[str, float]:
-    """Throughput, CPU for each operation of all servers, and the time of one operation at a time."""
+    """Throughput, CPU for each operation of all servers, and the time of one
+    operation at a time."""
     kind = "standalone" if count == 1 else f"ensemble of {count}"
     figures: dict[str, float] = {}
     with members(system, count) as (servers, _):
@@ -278,7 +283,8 @@ def measure_load(system: str, options: argparse.Namespace, count: int) -> dict[s
 
 
 def measure_multi(system: str, options: argparse.Namespace) -> dict[str, float]:
-    """CPU for each of the nodes that are created in transactions of 500, each session below a parent of its own."""
+    """CPU for each of the nodes that are created in transactions of 500, each session
+    below a parent of its own."""
     figures: dict[str, float] = {}
     with members(system, 1, heap="2G") as (servers, _):
         server = servers[0]
@@ -299,7 +305,8 @@ def measure_multi(system: str, options: argparse.Namespace) -> dict[str, float]:
 
 
 def measure_failover(system: str, options: argparse.Namespace) -> dict[str, float]:
-    """The leader of three is killed, ``--kills`` times: from the kill until a write is acknowledged to kazoo."""
+    """The leader of three is killed, ``--kills`` times: from the kill until a write
+    is acknowledged to kazoo."""
     from kazoo.client import KazooClient  # here: only this figure needs it
 
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # lost connections are what is measured
@@ -340,7 +347,8 @@ def measure_start(system: str) -> dict[str, float]:
 
 
 def live_bytes(system: str, pid: int) -> float:
-    """What a server holds: resident memory of ours, live objects of Java's heap of theirs (which favours theirs)."""
+    """What a server holds: resident memory of ours, live objects of Java's heap of
+    theirs (which favours theirs)."""
     if system == OURS:
         return resident_kb(pid) * 1024
     printed = subprocess.run(["jmap", "-histo:live", str(pid)], capture_output=True, text=True, check=True).stdout
@@ -397,7 +405,8 @@ def timed_start(server: Server) -> float:
 
 
 def beside_snapshots(server: Server, root: Path) -> dict[str, float]:
-    """One session writes and one reads all the time, while snapshots are taken: the longest waits."""
+    """One session writes and one reads all the time, while snapshots are taken: the
+    longest waits."""
 
     def snapshots() -> set[str]:
         return {path.name for path in (root / "1").rglob("snapshot.*")}
@@ -426,7 +435,8 @@ def beside_snapshots(server: Server, root: Path) -> dict[str, float]:
 
 
 def measure_watches(system: str) -> dict[str, float]:
-    """1,000 sessions, each with 100 watches on nodes of its own: memory, and the time until all watches have fired."""
+    """1,000 sessions, each with 100 watches on nodes of its own: memory, and the time
+    until all watches have fired."""
     count, each = 1000, 100
     with members(system, 1) as (servers, _):
         server = servers[0]

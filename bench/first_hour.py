@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Follow the README as a stranger does, in an environment of its own, and say how long each step takes.
+"""Follow the README as a stranger does, in an environment of its own, and say how
+long each step takes.
 
 usage: bench/first_hour.py [--without-pipeline]
 
-Install, start a cluster, send the first record, pass the first test, run the first pipeline: with the blocks of README.md as they
-stand. It takes the usual ports (9092, 2181), the network for pip, and up to 500 MB in a temporary folder.
+Install, start a cluster, send the first record, pass the first test, run the first pipeline: with
+the blocks of README.md as they stand. It takes the usual ports (9092, 2181), the network for pip,
+and up to 500 MB in a temporary folder.
 """
 
 import argparse

@@ -1,5 +1,5 @@
-"""Figures of whole flows, for bench/pipelines.py: the latency of small micro-batches, what 1% bad records cost, seconds until a
-first result and of a check."""
+"""Figures of whole flows, for bench/pipelines.py: the latency of small micro-batches, what 1% bad
+records cost, seconds until a first result and of a check."""
 
 import contextlib
 import itertools
@@ -43,7 +43,8 @@ table = "t"
 
 
 def latency(queries: Queries, kind: str, batches: int = 5) -> Taken:
-    """The median time of micro-batches of one record each, and the CPU seconds of a query with so many; the first ones warm up."""
+    """The median time of micro-batches of one record each, and the CPU seconds of a query with so
+    many; the first ones warm up."""
     taken: list[float] = []
     topic = queries.new_topic(1)
     writer = queries.read(kind, topic, _START_ROWS).writeStream.format("noop")
@@ -67,7 +68,9 @@ def latency(queries: Queries, kind: str, batches: int = 5) -> Taken:
 
 
 def _report(query: Any, done: int) -> Any:
-    """Spark's report of the next micro-batch with rows. The last report may be of an idle moment after it."""
+    """Spark's report of the next micro-batch with rows.
+
+    The last report may be of an idle moment after it."""
     deadline = time.monotonic() + _TIMEOUT_S
     while time.monotonic() < deadline:
         for progress in query.recentProgress:
@@ -88,7 +91,8 @@ def flows_turns(queries: Queries, folder: Path, *, warm_up: int, until_s: float)
     numbers = itertools.count()
 
     def flow(topic: str, bad_rows: int) -> Taken:
-        place = folder / f"flow-{next(numbers)}"  # it stays there: Spark tidies state up in the background
+        # The folder stays there: Spark tidies state up in the background.
+        place = folder / f"flow-{next(numbers)}"
         place.mkdir()
         clock = queries.clock()
         text = FLOW.format(name="flow", bootstrap=queries.bootstrap, topic=topic)
@@ -104,7 +108,8 @@ def flows_turns(queries: Queries, folder: Path, *, warm_up: int, until_s: float)
 
 
 def measure_starts(bootstrap: str, wait: Callable[[Callable[[], bool]], None]) -> Iterator[tuple[str, Taken]]:
-    """``pipeline check``, without Spark and whole, and a small flow until its first row is in its database."""
+    """``pipeline check``, without Spark and whole, and a small flow until its first
+    row is in its database."""
     topic = f"bench-start-{time.time_ns()}"
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(_START_ROWS):

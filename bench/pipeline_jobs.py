@@ -1,6 +1,8 @@
-"""Small jobs for bench/pipelines.py: the same windows over the same topic, by us and by confluent-kafka with Polars and with pandas.
+"""Small jobs for bench/pipelines.py: the same windows over the same topic, by us and by
+confluent-kafka with Polars and with pandas.
 
-Once inside programs that run already, and once as commands, from their start to a table of SQLite's.
+Once inside programs that run already, and once as commands, from their start to a
+table of SQLite's.
 """
 
 import contextlib

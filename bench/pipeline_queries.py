@@ -1,7 +1,9 @@
-"""Streaming queries by either source and sink, for bench/pipelines.py: ours, and Spark's Kafka connector tuned as ours is.
+"""Streaming queries by either source and sink, for bench/pipelines.py: ours, and Spark's Kafka
+connector tuned as ours is.
 
-Both read the same topics and write the same rows. A query reads all that is there (``Trigger.AvailableNow``) in some micro-batches. The
-first one, with the start of the query, does not count: streams run for long. What a start costs is a figure of its own.
+Both read the same topics and write the same rows. A query reads all that is there
+(``Trigger.AvailableNow``) in some micro-batches. The first one, with the start of the query, does
+not count: streams run for long. What a start costs is a figure of its own.
 """
 
 import itertools
@@ -30,7 +32,8 @@ SINK_OPTIONS = {
     OURS: {"kafka.compression.type": "lz4", "kafka.batch.size": "524288"},
     THEIRS: {"kafka.compression.type": "lz4", "kafka.batch.size": "524288", "kafka.linger.ms": "20"},
 }
-"""Ours has lz4 and full batches by itself, and no linger; the connector no compression, 16 KB, and no linger."""
+"""Ours has lz4 and full batches by itself, and no linger; the connector no
+compression, 16 KB, and no linger."""
 _MICRO_BATCHES = 5
 _POLL_S = 0.02
 _SMALL_BATCHES = 20
@@ -132,7 +135,8 @@ class Queries:
         return taken
 
     def _timed(self, writer: Any, rows: int, *, whole: bool = False) -> Taken:
-        """For all rows, by what the micro-batches after the first one take; or the whole query, with its start."""
+        """For all rows, by what the micro-batches after the first one take; or the
+        whole query, with its start."""
         with tempfile.TemporaryDirectory(dir=self._folder, ignore_cleanup_errors=True) as checkpoint:
             writer = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True)
             clock, before = self.clock(), 0

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""A small job as it is written without Spark: confluent-kafka reads a topic, Polars or pandas parse and aggregate it.
+"""A small job as it is written without Spark: confluent-kafka reads a topic, Polars or
+pandas parse and aggregate it.
 
 usage: bench/pipeline_rival.py polars|pandas BOOTSTRAP TOPIC [DATABASE]
 
-The job is that of `pipeline_queries.windows`. With a DATABASE its rows go to an SQLite table, and the program ends. Without one it does
-the job for each line on standard input, and prints for each, as JSON, how many groups and rows it found.
+The job is that of `pipeline_queries.windows`. With a DATABASE its rows go to an SQLite table, and
+the program ends. Without one it does the job for each line on standard input, and prints for each,
+as JSON, how many groups and rows it found.
 """
 
 import io

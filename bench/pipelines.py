@@ -1,28 +1,37 @@
 #!/usr/bin/env python3
-"""The Spark format ``barnabas`` beside Spark's own Kafka connector, and beside confluent-kafka with Polars and pandas.
+"""The Spark format ``barnabas`` beside Spark's own Kafka connector, and beside
+confluent-kafka with Polars and pandas.
 
-usage: bench/pipelines.py [--rows 1000000] [--bytes 100] [--warm-up 6] [--minutes 60] [--bootstrap HOST:PORT] [--jars FOLDER]
-                          [--only raw,json,window,sink,partitions,small,begin,latency,jobs,commands,brokers,bad,start]
-                          [--here] [--output json]
+usage: bench/pipelines.py
+     [--only raw,json,window,sink,partitions,small,begin,latency,jobs,commands,brokers,bad,start]
+     [--rows 1000000] [--bytes 100] [--warm-up 6] [--minutes 60]
+     [--bootstrap HOST:PORT] [--jars FOLDER] [--here] [--output json]
 
-It measures in an environment of its own (`bench_environment`): PySpark and the connector of one version, and the rivals. ``--here``
-uses the packages that are installed. The cluster is ``barnabas up`` unless another is named; the connector's jars come from
-``--jars``, from Maven's repository, or by Maven.
+It measures in an environment of its own (`bench_environment`): PySpark and the connector of one
+version, and the rivals. ``--here`` uses the packages that are installed. The cluster is
+``barnabas up`` unless another is named; the connector's jars come from ``--jars``, from Maven's
+repository, or by Maven.
 
-The contestants take turns in one run. The rounds that warm up do not count; then come five and more, until the medians are
-stable, or the figure's share of ``--minutes`` is used. All is tuned alike (`pipeline_queries`): lz4, batches of 512 KB, fetches of 4 MiB,
-checksums checked.
+The contestants take turns in one run. The rounds that warm up do not count; then come five and
+more, until the medians are stable, or the figure's share of ``--minutes`` is used. All is tuned
+alike (`pipeline_queries`): lz4, batches of 512 KB, fetches of 4 MiB, checksums checked.
 
-- raw, json, window, sink: streaming queries over all rows in five micro-batches, of which the first does not count; two partitions, two
-  cores. ``window`` has a watermark and the mode update; ``sink`` reads files, for both alike.
-- partitions: raw from 500 partitions. small: raw in 20 micro-batches of 1,000 rows. begin: a whole query of one row, with its start.
+- raw, json, window, sink: streaming queries over all rows in five micro-batches, of which the first
+  does not count; two partitions, two cores. ``window`` has a watermark and the mode update;
+  ``sink`` reads files, for both alike.
+- partitions: raw from 500 partitions. small: raw in 20 micro-batches of 1,000 rows. begin: a whole
+  query of one row, with its start.
 - latency: the median micro-batch of one record, and the CPU seconds of a query with eight of them.
-- jobs, commands: the same windows, in programs that run already, and as commands from start to table (`pipeline_jobs`).
-- brokers: what our format reads from our broker and writes to it beside Apache's, where ``../shared`` has that one.
-- bad: a flow with 1% undecodable records beside the same flow without. start: seconds of a check, and until a first result.
+- jobs, commands: the same windows, in programs that run already, and as commands from start to
+  table (`pipeline_jobs`).
+- brokers: what our format reads from our broker and writes to it beside Apache's, where
+  ``../shared`` has that one.
+- bad: a flow with 1% undecodable records beside the same flow without. start: seconds of a check,
+  and until a first result.
 
-A row is printed when it is measured: rows a second, CPU seconds of the process tree without the clusters', and the others' cost in parts
-of ours, by time and by CPU: above 1 we are ahead. On a machine that does other things as well, the ratios by CPU are better.
+A row is printed when it is measured: rows a second, CPU seconds of the process tree without the
+clusters', and the others' cost in parts of ours, by time and by CPU: above 1 we are ahead. On a
+machine that does other things as well, the ratios by CPU are better.
 """
 
 import argparse
@@ -52,7 +61,8 @@ _COMMAND_WARM_UP = 1
 
 
 class Report:
-    """Rows as they are measured; with ``--output json`` they go to standard error, and all of them to standard output."""
+    """Rows as they are measured; with ``--output json`` they go to standard error, and all of
+    them to standard output."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.rows: dict[str, dict[str, Any]] = {}
@@ -113,7 +123,8 @@ def main() -> int:
     arguments = parsed()
     if not arguments.here:
         bench_environment.enter()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))  # what was started ends, too
+    # What was started then ends, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
     report = Report(arguments)
     with cluster(arguments.bootstrap) as (bootstrap, process):
         measure(arguments, bootstrap, [] if process is None else [process], report)
@@ -228,7 +239,9 @@ def bound_latency(queries: Any, kind: str) -> Callable[[], Taken]:
 
 
 def compare_brokers(arguments: argparse.Namespace, queries: Any, place: Path, report: Report) -> None:
-    """Rows of what our format reads and writes, from our broker and from Apache's. CPU seconds are without the brokers'."""
+    """Rows of what our format reads and writes, from our broker and from Apache's.
+
+    CPU seconds are without the brokers'."""
     from pipeline_queries import OURS, Queries
 
     until_s = report.until_s()

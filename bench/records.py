@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
-"""Processor time of what reads records: compaction, batches that a broker opens, offset commits; beside Apache Kafka's.
+"""Processor time of what reads records: compaction, batches that a broker opens, offset
+commits; beside Apache Kafka's.
 
-usage: bench/records.py [--mb 64] [--only compaction,beside,produce,offsets] [--codecs none,lz4,...] [--sizes 100,1000] [--alone]
+usage: bench/records.py [--mb 64] [--only compaction,beside,produce,offsets] [--codecs none,lz4,...]
+[--sizes 100,1000] [--alone]
 
-Batches are made beforehand and sent through a plain socket, five at a time: 16 KB of records each, not compressed, whose sizes
-differ around the size named, with keys of which each comes twice. Each figure is taken twice and the second counts,
-because a JVM compiles while it works; both systems run, and have their turns one after the other, for the machine's load is
-that of both then. Compaction begins when a topic that is full becomes compacted. "beside" is how long a producer waits for its
-acknowledgement that sends a record of 100 bytes each millisecond, in the seconds before a compaction and during it. Processor time is that
-of the broker and of processes that it has started, without what it takes when nothing is asked of it.
+Batches are made beforehand and sent through a plain socket, five at a time: 16 KB of records each,
+not compressed, whose sizes differ around the size named, with keys of which each comes twice. Each
+figure is taken twice and the second counts, because a JVM compiles while it works; both systems
+run, and have their turns one after the other, for the machine's load is that of both then.
+Compaction begins when a topic that is full becomes compacted. "beside" is how long a producer waits
+for its acknowledgement that sends a record of 100 bytes each millisecond, in the seconds before a
+compaction and during it. Processor time is that of the broker and of processes that it has started,
+without what it takes when nothing is asked of it.
 """
 
 import argparse
@@ -172,7 +176,9 @@ def _produce_frame(topic: str, batch: bytes) -> bytes:
 
 
 class Pacer:
-    """A producer that sends one record each millisecond. It notes how long after it was due each was acknowledged."""
+    """A producer that sends one record each millisecond.
+
+    It notes how long after it was due each was acknowledged."""
 
     def __init__(self, broker: "Broker", topic: str) -> None:
         self._broker = broker

@@ -1,4 +1,5 @@
-"""Three brokers and three replicas: produce with acks=all, failover, many topics, a rolling restart, catching up."""
+"""Three brokers and three replicas: produce with acks=all, failover, many topics, a
+rolling restart, catching up."""
 
 import itertools
 import json
@@ -18,7 +19,8 @@ _ROLLING_TOPICS, _ROLLING_PARTITIONS = 20, 50
 
 
 def measure_replicated(system: str, mb: int) -> dict[str, float]:
-    """Throughput, latency, CPU and memory of all three brokers, after a warm-up of the same kind."""
+    """Throughput, latency, CPU and memory of all three brokers, after a warm-up of
+    the same kind."""
     figures = {}
     with tempfile.TemporaryDirectory() as directory, cluster(system, directory, brokers=BROKERS) as running:
         figures["RF 3: memory at rest, MB (all)"] = resident_kb(*running.pids) / 1024
@@ -32,7 +34,8 @@ def measure_replicated(system: str, mb: int) -> dict[str, float]:
 
 
 def measure_failover(system: str) -> dict[str, float]:
-    """The longest time without an acknowledgement when a leader's process ends, and what was lost or doubled."""
+    """The longest time without an acknowledgement when a leader's process ends, and
+    what was lost or doubled."""
     figures = {}
     for name in ("KILL", "TERM"):
         with tempfile.TemporaryDirectory() as directory, cluster(system, directory, brokers=BROKERS) as running:
@@ -73,7 +76,9 @@ def _wait_for_in_sync(bootstrap: str) -> None:
 
 
 class _SteadyProducer:
-    """One record after the other with acks=all, in a thread; keeps when each was acknowledged and how long it took."""
+    """One record after the other with acks=all, in a thread.
+
+    Keeps when each was acknowledged and how long it took."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         from confluent_kafka import Producer
@@ -138,7 +143,8 @@ def _fill(bootstrap: str, topic: str, mb: int) -> None:
 
 
 def measure_rolling(system: str) -> dict[str, float]:
-    """Each of three brokers stopped cleanly and started again, with 1,000 partitions, under load."""
+    """Each of three brokers stopped cleanly and started again, with 1,000
+    partitions, under load."""
     with (
         tempfile.TemporaryDirectory() as directory,
         servers(system, directory, BROKERS) as (bootstrap, brokers),
@@ -162,7 +168,8 @@ def measure_rolling(system: str) -> dict[str, float]:
 
 
 def measure_catch_up(system: str, mb: int) -> dict[str, float]:
-    """A broker that comes back behind by ``mb``: how fast it catches up, and what writers feel of it."""
+    """A broker that comes back behind by ``mb``: how fast it catches up, and what
+    writers feel of it."""
     with (
         tempfile.TemporaryDirectory() as directory,
         servers(system, directory, BROKERS) as (bootstrap, brokers),

@@ -1,7 +1,9 @@
-"""Fair rounds: contestants take turns in one run until each is warm and its median is stable, on a machine whose load is noted.
+"""Fair rounds: contestants take turns in one run until each is warm and its median is stable, on a
+machine whose load is noted.
 
-The first rounds warm up and do not count: JVMs compile, workers start, files come into memory. The order changes with every round. A
-ratio is the median of the ratios of single rounds: two runs that follow each other have about the same load of the machine.
+The first rounds warm up and do not count: JVMs compile, workers start, files come into memory. The
+order changes with every round. A ratio is the median of the ratios of single rounds: two runs that
+follow each other have about the same load of the machine.
 """
 
 import contextlib
@@ -78,7 +80,8 @@ class Turns:
         return statistics.median(each.cpu_s for each in self.taken[name])
 
     def ratio(self, name: str, other: str) -> tuple[float, float]:
-        """What ``other`` takes in parts of what ``name`` takes, of time and of CPU seconds: medians over the rounds."""
+        """What ``other`` takes in parts of what ``name`` takes, of time and of CPU seconds:
+        medians over the rounds."""
         pairs = list(zip(self.taken[name], self.taken[other], strict=True))
         by_time = statistics.median(theirs.seconds / ours.seconds for ours, theirs in pairs)
         return by_time, statistics.median(theirs.cpu_s / max(ours.cpu_s, 1 / _TICK) for ours, theirs in pairs)
@@ -87,7 +90,8 @@ class Turns:
 def take_turns(
     contestants: Mapping[str, Callable[[], Taken]], *, warm_up: int, until_s: float, least: int = _LEAST_ROUNDS
 ) -> Turns:
-    """Rounds until all medians are stable, or the time ``until_s`` of `time.monotonic` has come, but at least ``least``, above 2."""
+    """Rounds until all medians are stable, or the time ``until_s`` of `time.monotonic` has come,
+    but at least ``least``, above 2."""
     turns = Turns({name: [] for name in contestants})
     number = 0
     while True:

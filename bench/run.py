@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Figures of Barnabas, side by side with Apache Kafka where the reference systems are at hand.
 
-usage: bench/run.py [--mb 300] [--only load,start,topics,restart,idle,replicated,failover,rolling,catchup]
-                    [--catchup-mb 1000] [--alone] [--output json] [--note TEXT]
+usage: bench/run.py
+           [--only load,start,topics,restart,idle,replicated,failover,rolling,catchup]
+           [--mb 300] [--catchup-mb 1000] [--alone] [--output json] [--note TEXT]
 
 Each system runs by itself, one after the other on the same machine; the ratio is ours to theirs.
-The load programs and the reference systems are looked for in ../shared (or $BARNABAS_SHARED); without them only the
-figures that need neither are measured, and the rest is named as not measured. ``--only load --output json >
-docs/pictures/speed.json`` is for the README's table, which ``docs/generate.py`` then writes.
+The load programs and the reference systems are looked for in ../shared (or $BARNABAS_SHARED);
+without them only the figures that need neither are measured, and the rest is named as not measured.
+``--only load --output json > docs/pictures/speed.json`` is for the README's table, which
+``docs/generate.py`` then writes.
 """
 
 import argparse

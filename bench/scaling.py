@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Processor time for each partition of large topics: does any step cost more the more partitions there are?
+"""Processor time for each partition of large topics: does any step cost more the
+more partitions there are?
 
 usage: bench/scaling.py [--sizes 1000,5000,20000] [--output json]
 
-Two brokers and a coordination server, log dirs where $TMPDIR is. For each size one topic with two replicas is made, described,
-loses one broker and gets it back, has its leaders moved, and is deleted; a second one with one replica moves from broker to
-broker. Figures are microseconds of all servers' processor time for each partition, so other load on the machine hardly changes them.
+Two brokers and a coordination server, log dirs where $TMPDIR is. For each size one topic with two
+replicas is made, described, loses one broker and gets it back, has its leaders moved, and is
+deleted; a second one with one replica moves from broker to broker. Figures are microseconds of all
+servers' processor time for each partition, so other load on the machine hardly changes them.
 """
 
 import argparse
@@ -54,7 +56,8 @@ class Bench:
     def measure(self, name: str, work: Callable[[], object], done: Callable[[], bool], count: int = 1) -> None:
         before = self._cpu_s()
         work()
-        _until(done, name, pause_s=self._size / 2000)  # as often for each size: asking costs in proportion to it
+        # Equally often for each size, because the cost of asking grows with it.
+        _until(done, name, pause_s=self._size / 2000)
         used_s = sum(used_s - before.get(pid, 0.0) for pid, used_s in self._cpu_s().items())
         self.figures[name] = round(used_s * 1e6 / self._size / count, 1)
         print(f"{self._size} partitions, {name}: {self.figures[name]} us each", file=sys.stderr)

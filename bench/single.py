@@ -68,7 +68,9 @@ def measure_topics(system: str) -> dict[str, float]:
 
 
 def measure_restart() -> dict[str, float]:
-    """2,000 partitions with some records each, killed with 9; seconds from start to answering for the last of them."""
+    """2,000 partitions with some records each, killed with 9.
+
+    Seconds from start to answering for the last of them."""
     from confluent_kafka import Producer, TopicPartition
     from confluent_kafka.admin import AdminClient, NewTopic
 

@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""Draw the README's picture of start and memory beside Apache Kafka, from figures measured here and now.
+"""Draw the README's picture of start and memory beside Apache Kafka, from figures
+measured here and now.
 
-``python bench/start_and_memory.py`` starts each system in turn (a coordination server with one broker, then with three), as often
-as ``--runs`` says, and writes the figures to ``docs/pictures/start-and-memory.json`` and the picture beside it; ``--draw`` only
-draws the figures again. The time is from the command to its ready line, the best of all runs; memory is what all servers hold
-(Pss: pages that several processes share are counted once), measured when each partition of a topic has got a record.
+``python bench/start_and_memory.py`` starts each system in turn (a coordination server with one
+broker, then with three), as often as ``--runs`` says, and writes the figures to
+``docs/pictures/start-and-memory.json`` and the picture beside it; ``--draw`` only draws the figures
+again. The time is from the command to its ready line, the best of all runs; memory is what all
+servers hold (Pss: pages that several processes share are counted once), measured when each
+partition of a topic has got a record.
 """
 
 import argparse

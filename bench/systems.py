@@ -1,4 +1,5 @@
-"""The systems that are measured, started as their users start them: a whole cluster, or one server at a time."""
+"""The systems that are measured, started as their users start them: a whole cluster,
+or one server at a time."""
 
 import contextlib
 import itertools
@@ -36,7 +37,8 @@ class Running:
         self.zookeeper = re.search(r"zk=(\S+)", line).group(1)
         pids = re.search(r"pids=(\S+)", line).group(1).split(",")
         self.pids = [int(pid.rpartition(":")[2]) for pid in pids]
-        """The coordination server's first where the cluster started one, then the brokers' by id."""
+        """The coordination server's first where the cluster started one, then the
+        brokers' by id."""
 
     @property
     def broker_pids(self) -> list[int]:
@@ -119,7 +121,8 @@ class Server:
 
 @contextlib.contextmanager
 def servers(system: str, directory: str, brokers: int, **settings: str) -> Iterator[tuple[str, list[Server]]]:
-    """A coordination server, and brokers as processes of their own: the bootstrap addresses, and the brokers."""
+    """A coordination server, and brokers as processes of their own: the bootstrap
+    addresses, and the brokers."""
     root = pathlib.Path(directory)
     zk_port, *ports = free_ports(brokers + 1)
     everyone = [_coordination(system, root, zk_port)]
