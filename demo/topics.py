@@ -1,4 +1,5 @@
-"""Producing and consuming for the demo, with librdkafka's Python client: any Kafka client would do."""
+"""Producing and consuming for the demo, with librdkafka's Python client: any Kafka
+client would do."""
 
 import threading
 import time
@@ -116,7 +117,8 @@ class Loader:
 
 
 class GroupMember:
-    """A consumer of a group on a thread of its own, which counts what it gets from each partition."""
+    """A consumer of a group on a thread of its own, which counts what it gets from
+    each partition."""
 
     def __init__(self, name: str, bootstrap: str, group: str, topic: str) -> None:
         self.name = name

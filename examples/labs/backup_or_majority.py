@@ -1,14 +1,15 @@
 """Lab: primary-backup beside a majority quorum, with the same failures.
 
-Primary-backup, as in an in-sync set: a write waits for every replica in the set, a dead one is dropped from it, and the
-last one goes on alone. f+1 replicas so survive f failures.
+Primary-backup, as in an in-sync set: a write waits for every replica in the set, a dead one is
+dropped from it, and the last one goes on alone. f+1 replicas so survive f failures.
 
-Majority, as in a quorum of a fixed group: a write needs more than half of all replicas, dead ones counted. 2f+1 replicas
-survive f failures; below a majority the client gets an error.
+Majority, as in a quorum of a fixed group: a write needs more than half of all replicas, dead ones
+counted. 2f+1 replicas survive f failures; below a majority the client gets an error.
 
-Here f is 2: a topic of three replicas stands beside an ensemble of five coordination servers, and each loses one after the other.
-A second topic asks for two of three by min.insync.replicas, and so has a majority's rule of survival. It does not have a
-majority's way of waiting: its leader waits for all that are in sync, where a quorum waits for the fastest half.
+Here f is 2: a topic of three replicas stands beside an ensemble of five coordination servers, and
+each loses one after the other. A second topic asks for two of three by min.insync.replicas, and so
+has a majority's rule of survival. It does not have a majority's way of waiting: its leader waits
+for all that are in sync, where a quorum waits for the fastest half.
 """
 
 import sys
@@ -103,7 +104,8 @@ def body(lab: Lab) -> None:
     lab.until(lambda: lab.in_sync("majority", {0, 1, 2}), "three in sync")
     settings = {"bootstrap.servers": lab.address(0), "acks": "all", "linger.ms": "0", "log_level": "0"}
     with Producer(settings) as producer:
-        producer.send("majority", "before").result(60)  # it is connected now: only waiting is measured
+        # The producer is connected after this: only waiting is measured.
+        producer.send("majority", "before").result(60)
         began = time.monotonic()
         lab.cluster.pause_broker(2)
         waiting = producer.send("majority", "waited-for")

@@ -1,8 +1,10 @@
-"""Lab: ten records as one message, by an own encoder, and what is lost when the producer dies while it gathers them.
+"""Lab: ten records as one message, by an own encoder, and what is lost when the producer
+dies while it gathers them.
 
-A sync producer waits for the acknowledgement of each message, so it has no batches of its own. The first clients'
-remedy: the program gathers a list, and ``serializer.class`` makes one message of it; the consumer's decoder makes a list
-of it again. The broker knows nothing of that: for it, ten records are one.
+A sync producer waits for the acknowledgement of each message, so it has no batches of its own.
+The first clients' remedy: the program gathers a list, and ``serializer.class`` makes one
+message of it; the consumer's decoder makes a list of it again. The broker knows nothing of
+that: for it, ten records are one.
 """
 
 import json
@@ -90,7 +92,9 @@ def body(lab: Lab) -> None:
 
 
 def send(bootstrap: str, topic: str, together: int, count: int, counter: Path | None = None) -> None:
-    """Gather ``together`` records, and send the list; ``counter`` is where a killed process leaves how many there were."""
+    """Gather ``together`` records, and send the list.
+
+    ``counter`` is where a killed process leaves how many there were."""
     settings = {"bootstrap.servers": bootstrap, "producer.type": "sync", "request.required.acks": "-1"}
     with Producer(settings, serializer=encode) as producer:
         gathered: list[dict[str, int]] = []

@@ -1,8 +1,9 @@
 """Lab: what an async producer gathers, how long it waits, and what it does when its buffer is full.
 
-``batch.num.messages`` or ``queue.buffering.max.ms``, whichever comes first, sends a batch. Longer batches bring more
-records a second, and each of them waits longer. What waits is bounded: by ``queue.buffering.max.messages`` and
-``buffer.memory``; then ``queue.enqueue.timeout.ms``, or today's ``max.block.ms``, says what a send does.
+``batch.num.messages`` or ``queue.buffering.max.ms``, whichever comes first, sends a batch. Longer
+batches bring more records a second, and each of them waits longer. What waits is bounded: by
+``queue.buffering.max.messages`` and ``buffer.memory``; then ``queue.enqueue.timeout.ms``, or
+today's ``max.block.ms``, says what a send does.
 """
 
 import sys

@@ -1,8 +1,10 @@
-"""Lab: a group shares the partitions of a topic: 12,435 customers, three partitions, two consumers, then five.
+"""Lab: a group shares the partitions of a topic: 12,435 customers, three partitions,
+two consumers, then five.
 
-How many records each consumer gets depends on who has two partitions, and on how the producer spreads records without a
-key: one after the other, or a batch at a time, as Java's clients do. Give the lab a file of your own: ``python
-customers_group.py customers.csv``. Without one it makes 12,435 lines.
+How many records each consumer gets depends on who has two partitions, and on how the producer
+spreads records without a key: one after the other, or a batch at a time, as Java's clients
+do. Give the lab a file of your own: ``python customers_group.py customers.csv``. Without one
+it makes 12,435 lines.
 """
 
 import random
@@ -65,7 +67,8 @@ def body(lab: Lab) -> None:
     )
     lab.say("So Java's clients have sent records without a key since version 2.4.")
     two = group_of(lab, BATCHED, "customer-group-2", [1, 2])
-    five = group_of(lab, BATCHED, "five", [0, 0, 1, 1, 1])  # for step 4: they must be there before the records
+    # For step 4: they must be there before the records.
+    five = group_of(lab, BATCHED, "five", [0, 0, 1, 1, 1])
     sizes = send_by_batches(lab, lines)
     drawn = counts(lab, two, len(lines))
     lab.say(f"In the partitions: {', '.join(f'{size:,}' for size in sizes)}.")
@@ -145,7 +148,8 @@ def partitions_of_members(lab: Lab, group: str) -> list[int]:
 
 
 def counts(lab: Lab, members: list[Background], expected: int) -> list[int]:
-    """Wait until all is read, stop the consumers with Ctrl-C, and show what each says at its end."""
+    """Wait until all is read, stop the consumers with Ctrl-C, and show what each
+    says at its end."""
     lab.until(
         lambda: sum(member.output().count("\n") for member in members) >= expected, "all records at the consumers"
     )

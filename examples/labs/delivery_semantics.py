@@ -1,7 +1,9 @@
-"""Lab: at most once, at least once, and each record once: retries=0, the default, and enable.idempotence=true.
+"""Lab: at most once, at least once, and each record once: retries=0, the default, and
+enable.idempotence=true.
 
-An acknowledgement can be lost while the record is not. A producer that does not try again may lose what it sent; one that
-does may store it twice; an idempotent one numbers its batches, so that the leader recognizes a second try.
+An acknowledgement can be lost while the record is not. A producer that does not try again may lose
+what it sent; one that does may store it twice; an idempotent one numbers its batches, so that the
+leader recognizes a second try.
 """
 
 import sys
@@ -33,7 +35,8 @@ class Found(NamedTuple):
 
 
 def body(lab: Lab) -> None:
-    """Let acknowledgements come too late, then kill a leader under the same producers, then send twice on purpose."""
+    """Let acknowledgements come too late, then kill a leader under the same producers,
+    then send twice on purpose."""
     lab.step("1. The leader stands still for a while (kill -STOP), so its acknowledgements come too late")
     for topic in TOPICS.values():
         lab.create(topic, "--replica-assignment 2:0:1")

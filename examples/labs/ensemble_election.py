@@ -1,8 +1,9 @@
 """Lab: an ensemble of three coordination servers elects its leader.
 
-Each server that starts, or has lost its leader, is LOOKING. It votes for itself, and takes over each better vote that it
-hears of: a higher epoch wins, then a higher zxid, which means more of the history, then a higher id. The server for which
-a majority votes leads. Any server answers reads; a write goes through the leader and needs a majority.
+Each server that starts, or has lost its leader, is LOOKING. It votes for itself, and takes over
+each better vote that it hears of: a higher epoch wins, then a higher zxid, which means more of the
+history, then a higher id. The server for which a majority votes leads. Any server answers reads; a
+write goes through the leader and needs a majority.
 """
 
 import re

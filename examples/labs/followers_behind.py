@@ -1,8 +1,9 @@
 """Lab: both followers are behind when the leader is lost.
 
-A record is committed once every in-sync replica has it; only then does a consumer see it, and only then does the
-leader acknowledge it to a producer with acks=all. What is not committed may be lost with the leader. A producer with
-acks=all has no acknowledgement for it and sends it again; one with acks=1 has an acknowledgement that proved wrong.
+A record is committed once every in-sync replica has it; only then does a consumer see it, and only
+then does the leader acknowledge it to a producer with acks=all. What is not committed may be lost
+with the leader. A producer with acks=all has no acknowledgement for it and sends it again; one with
+acks=1 has an acknowledgement that proved wrong.
 """
 
 import sys

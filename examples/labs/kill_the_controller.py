@@ -1,8 +1,9 @@
 """Lab: the controller is killed.
 
-One broker is the controller: the one whose ephemeral znode /controller was there first. The others watch that znode. When
-it goes they all try to make it, one succeeds, raises the controller epoch, and gives the dead broker's partitions to
-others. Requests of an older controller epoch are refused by every broker.
+One broker is the controller: the one whose ephemeral znode /controller was there first. The
+others watch that znode. When it goes they all try to make it, one succeeds, raises the controller
+epoch, and gives the dead broker's partitions to others. Requests of an older controller epoch are
+refused by every broker.
 """
 
 import sys

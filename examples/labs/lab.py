@@ -1,8 +1,10 @@
-"""What the labs share: a cluster of processes, commands shown with what they really print, and claims that are checked.
+"""What the labs share: a cluster of processes, commands shown with what they really print, and
+claims that are checked.
 
-A lab is a function that is given a `Lab`. It starts its own cluster and leaves nothing running, whether it ends, fails or
-is stopped with Ctrl-C. Exit codes: 0 when every claim held, 1 when one did not, 130 after Ctrl-C. Ports are 9092 and the
-next ones when they are free, else any; ``PORT=0`` always takes any.
+A lab is a function that is given a `Lab`. It starts its own cluster and leaves nothing running,
+whether it ends, fails or is stopped with Ctrl-C. Exit codes: 0 when every claim held, 1 when one
+did not, 130 after Ctrl-C. Ports are 9092 and the next ones when they are free, else any;
+``PORT=0`` always takes any.
 """
 
 import json
@@ -31,8 +33,8 @@ __all__ = ["PATIENT", "Background", "CheckFailed", "Lab", "run"]
 T = TypeVar("T")
 _PATIENCE_S = 60.0
 PATIENT = {"zookeeper.session.timeout.ms": "40000", "replica.lag.time.max.ms": "60000"}
-"""Settings for labs that let brokers stand still: such brokers stay alive and in sync for the others, however slow the
-machine."""
+"""Settings for labs that let brokers stand still: such brokers stay alive and in sync for the
+others, however slow the machine."""
 _MOST_BROKERS = 6
 """Of all labs: whether they run on the usual ports does not hang on which one it is."""
 _COLOURED = sys.stdout.isatty() and "NO_COLOR" not in os.environ
@@ -54,7 +56,8 @@ def run(
     """Start a cluster, let the lab work on it, stop it; returns the exit code."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: nothing is left running
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a script
-        signal.signal(signal.SIGINT, lambda *_: None)  # what a lab starts would ignore it too, and not end
+        # SIG_IGN would be inherited by what a lab starts, which would then not end.
+        signal.signal(signal.SIGINT, lambda *_: None)
     print(_styled(title, "1"), flush=True)
     try:
         with tempfile.TemporaryDirectory(prefix="barnabas-lab-", ignore_cleanup_errors=True) as folder:
@@ -97,7 +100,8 @@ class Lab:
         pids = ",".join(f"{name}:{pid}" for name, pid in cluster.pids.items())
         print(f"  ready {cluster.bootstrap_servers} zk={cluster.zookeeper_connect} pids={pids}", flush=True)
         self._names = {
-            "$KAFKA": cluster.bootstrap_servers,  # all brokers, so that commands work whichever of them is away
+            # All brokers, so that commands work whichever of them is away.
+            "$KAFKA": cluster.bootstrap_servers,
             "$ZK": cluster.zookeeper_connect,
             "$DATA": str(cluster.data_dir),
         }
@@ -139,9 +143,10 @@ class Lab:
     # Commands
 
     def barnabas(self, command: str, *, stdin: str = "", source: str = "", may_fail: bool = False) -> str:
-        """Run ``barnabas COMMAND`` and show it with what it prints; ``$KAFKA``, ``$ZK`` and ``$DATA`` are known.
+        """Run ``barnabas COMMAND`` and show it with what it prints.
 
-        ``source`` is where a reader would take ``stdin`` from.
+        ``$KAFKA``, ``$ZK`` and ``$DATA`` are known. ``source`` is where a reader
+        would take ``stdin`` from.
         """
         print(_styled(f"$ barnabas {command}{f' < {source}' if source else ''}", "36"), flush=True)
         done = self._run(command, stdin)
@@ -152,7 +157,9 @@ class Lab:
         return text
 
     def background(self, command: str) -> "Background":
-        """Start ``barnabas COMMAND`` beside the lab; `Background.stop` ends it with Ctrl-C, and so does the lab's end."""
+        """Start ``barnabas COMMAND`` beside the lab.
+
+        `Background.stop` ends it with Ctrl-C, and so does the lab's end."""
         print(_styled(f"$ barnabas {command} &", "36"), flush=True)
         output = self.cluster.data_dir / f"background-{len(self._background)}.out"
         with output.open("wb") as file:
@@ -161,7 +168,8 @@ class Lab:
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # a terminal's Ctrl-C is for the lab, which stops them in order
+                # A terminal's Ctrl-C is for the lab, which stops them in order.
+                start_new_session=True,
             )
         self._background.append(Background(command, process, output))
         return self._background[-1]
@@ -191,7 +199,9 @@ class Lab:
         )
 
     def _words(self, command: str) -> list[str]:
-        """The command's words, with ``$KAFKA`` and the others replaced; quotes work as in a shell."""
+        """The command's words, with ``$KAFKA`` and the others replaced.
+
+        Quotes work as in a shell."""
         for name, value in self._names.items():
             command = command.replace(name, value)
         return shlex.split(command)
@@ -204,7 +214,9 @@ class Lab:
     # What is so
 
     def topic(self, name: str) -> dict[int, PartitionDescription]:
-        """Each partition of a topic: its leader or None, replicas, isr. Waits until a broker knows the topic."""
+        """Each partition of a topic: its leader or None, replicas, isr.
+
+        Waits until a broker knows the topic."""
         return self.until(lambda: self._described(name, self.cluster.bootstrap_servers) or {}, f"{name} at a broker")
 
     def has_topic(self, name: str) -> bool:
@@ -212,7 +224,9 @@ class Lab:
         return bool(self._described(name, self.cluster.bootstrap_servers))
 
     def _described(self, name: str, servers: str) -> dict[int, PartitionDescription] | None:
-        """What one of the servers says of the topic; empty where it knows no such topic, None where none answers."""
+        """What one of the servers says of the topic.
+
+        Empty where it knows no such topic, None where none answers."""
         try:
             with AdminConnection(servers, {"request.timeout.ms": "5000"}) as admin:
                 return {each.partition: each for each in describe_topics(admin, [name])[0].partitions}
@@ -222,7 +236,8 @@ class Lab:
             return {}
 
     def in_sync(self, name: str, brokers: set[int], partition: int = 0) -> bool:
-        """Whether exactly these are in sync, and one of them leads, as each of them knows that answers."""
+        """Whether exactly these are in sync, and one of them leads, as each of them
+        knows that answers."""
         return self._agree(
             name,
             brokers,
@@ -296,7 +311,8 @@ class Lab:
 
     def read(self, topic: str) -> list[str]:
         """All committed values: each partition up to its high watermark, as a consumer sees it."""
-        # Partitions are assigned by hand and nothing is committed: no group is needed, nor a broker that serves groups.
+        # Partitions are assigned by hand and nothing is committed: no group is needed, nor a
+        # broker that serves groups.
         settings = {"group.id": "none", "enable.auto.commit": False, "enable.partition.eof": True, "log_level": 0}
         consumer = Consumer({"bootstrap.servers": self.cluster.bootstrap_servers, **settings})
         try:

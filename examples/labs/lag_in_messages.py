@@ -1,8 +1,8 @@
 """Lab: replica.lag.max.messages, the old rule for followers that are behind.
 
-A follower leaves the in-sync set when it was not caught up for replica.lag.time.max.ms. Older versions had a second rule:
-a follower also left when it was more than replica.lag.max.messages records behind. The lab sets both, the time so long
-that it plays no part.
+A follower leaves the in-sync set when it was not caught up for replica.lag.time.max.ms. Older
+versions had a second rule: a follower also left when it was more than replica.lag.max.messages
+records behind. The lab sets both, the time so long that it plays no part.
 """
 
 import sys
@@ -16,7 +16,8 @@ MOST = 100
 def body(lab: Lab) -> None:
     """Let one follower stand still, and count how far behind it may be."""
     lab.step("1. Two replicas in sync")
-    leader = int(str(lab.znode("/controller")["brokerid"]))  # which writes the in-sync set, so it must not stand still
+    # The controller writes the in-sync set, so it must not stand still.
+    leader = int(str(lab.znode("/controller")["brokerid"]))
     follower = 1 - leader
     lab.create("orders", f"--replica-assignment {leader}:{follower}")
     lab.describe("orders")

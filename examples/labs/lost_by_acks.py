@@ -1,7 +1,8 @@
 """Lab: what is lost, by acks, sync and async, when the producer or the leader dies.
 
-A producer's program has "sent" a record when the call returns. In async mode that means: it is in a buffer of the
-producer's process. In sync mode the call returns with the broker's acknowledgement; what that is worth, acks says.
+A producer's program has "sent" a record when the call returns. In async mode that means: it is in a
+buffer of the producer's process. In sync mode the call returns with the broker's acknowledgement;
+what that is worth, acks says.
 """
 
 import mmap
@@ -56,7 +57,8 @@ def producers_die(lab: Lab) -> None:
 
 
 def kill_a_producer(lab: Lab, topic: str, mode: str, acks: str) -> int:
-    """Start this file as a producer and kill it while it sends; how many records it thought sent."""
+    """Start this file as a producer and kill it while it sends; how many records it
+    thought sent."""
     path = lab.cluster.data_dir / f"{topic}.sent"
     path.write_bytes(bytes(8))
     command = [sys.executable, __file__, "produce", lab.cluster.bootstrap_servers, topic, mode, acks, str(path)]
@@ -74,7 +76,8 @@ def kill_a_producer(lab: Lab, topic: str, mode: str, acks: str) -> int:
 
 
 def settled(lab: Lab, topic: str) -> list[str]:
-    """The topic's records, once no more come: what the kernel still had to send arrives within moments."""
+    """The topic's records, once no more come: what the kernel still had to send
+    arrives within moments."""
     found = lab.read(topic)
     while True:
         time.sleep(0.3)
@@ -94,7 +97,8 @@ def why(mode: str, acks: str) -> str:
 
 
 def a_leader_dies(lab: Lab) -> None:
-    """The same records to three topics of one leader, which is lost while its followers are behind."""
+    """The same records to three topics of one leader, which is lost while its
+    followers are behind."""
     lab.step("2. The leader is lost (kill -9) while its followers are behind; producers are well, and sync")
     for acks in ACKS:
         lab.create(f"leader-acks{acks}", "--replica-assignment 2:0:1")
@@ -102,7 +106,8 @@ def a_leader_dies(lab: Lab) -> None:
     lab.say("Brokers 0 and 1 stand still (kill -STOP), but stay in the in-sync sets for the time being.")
     for broker in (0, 1):
         lab.cluster.pause_broker(broker)
-    # An answer to the followers' open fetches may arrive yet; it holds no more than this one record.
+    # An answer to the followers' open fetches may arrive yet; it holds no more than
+    # this one record.
     with Producer(settings(lab, "1")) as first:
         first.send("leader-acks1", "on-its-way").result(30)
     believed = {}
@@ -154,7 +159,8 @@ def send_one(producer: Producer, topic: str, number: int) -> bool:
 
 def has_all(lab: Lab, topic: str) -> bool:
     """Whether the leader's log has the last of the records."""
-    return f"\x04{AT_LEADER - 1}".encode() in lab.log_bytes(topic, 2)  # its length as a varint, and the last value
+    # The last value, after its length as a varint.
+    return f"\x04{AT_LEADER - 1}".encode() in lab.log_bytes(topic, 2)
 
 
 def read_count(path: Path) -> int:

@@ -1,9 +1,10 @@
 """Lab: all brokers are killed, and one of them has lost half of its log.
 
-The disk of one broker gives back less than it took. That broker starts first. By Kafka's rules it is a member of the
-in-sync set, so it leads, and the others truncate to it: records that two intact replicas still have are gone. A broker of
-ours notices that its log ends below the high watermark that it noted on disk. It leaves the in-sync set and waits; an
-intact replica leads, and the damaged one copies what it lost.
+The disk of one broker gives back less than it took. That broker starts first. By Kafka's rules it
+is a member of the in-sync set, so it leads, and the others truncate to it: records that two intact
+replicas still have are gone. A broker of ours notices that its log ends below the high watermark
+that it noted on disk. It leaves the in-sync set and waits; an intact replica leads, and the damaged
+one copies what it lost.
 """
 
 import os

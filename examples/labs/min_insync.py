@@ -1,8 +1,8 @@
 """Lab: min.insync.replicas=2, and "not enough replicas".
 
-acks=all means that every in-sync replica has the record. The in-sync set may shrink to one, so that alone would be a
-promise about one disk. With min.insync.replicas=2 the leader refuses such records while fewer are in sync: for these
-producers it is read-only.
+acks=all means that every in-sync replica has the record. The in-sync set may shrink to one, so that
+alone would be a promise about one disk. With min.insync.replicas=2 the leader refuses such records
+while fewer are in sync: for these producers it is read-only.
 """
 
 import sys

@@ -1,7 +1,8 @@
-"""Lab: topics are mirrored to a second, independent cluster, as the first clients' configuration files say it.
+"""Lab: topics are mirrored to a second, independent cluster, as the first clients'
+configuration files say it.
 
-A mirror is a consumer of one cluster and a producer to another, hooked together. The clusters know nothing of each
-other, and a topic may have another number of partitions at the target.
+A mirror is a consumer of one cluster and a producer to another, hooked together. The clusters know
+nothing of each other, and a topic may have another number of partitions at the target.
 """
 
 import re
@@ -129,7 +130,8 @@ def arrived(lab: Lab, target: ProcessCluster, topic: str, count: int, mirror: Ba
 
 
 def in_order(lab: Lab, target: ProcessCluster, topic: str) -> None:
-    """Records of one key came to one partition, and the first copies are in the order of the source."""
+    """Records of one key came to one partition, and the first copies are in the
+    order of the source."""
     by_key: dict[str, list[int]] = {}
     for key, number in read(target, topic):
         if number not in by_key.setdefault(key, []):

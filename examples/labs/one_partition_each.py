@@ -1,7 +1,7 @@
 """Lab: 500 partitions and 500 consumers.
 
-The number of partitions bounds how many consumers of a group work at the same time. With 500 of each, every consumer
-has one partition; one consumer more has none.
+The number of partitions bounds how many consumers of a group work at the same time. With 500 of
+each, every consumer has one partition; one consumer more has none.
 """
 
 import sys
@@ -18,7 +18,8 @@ PATIENCE_S = 120
 
 
 def body(lab: Lab) -> None:
-    """Start a consumer more than there are partitions, all in this process, and let each read its share."""
+    """Start a consumer more than there are partitions, all in this process, and let
+    each read its share."""
     lab.step(f"1. A topic with {COUNT} partitions, and a record in each")
     lab.create("wide", f"--partitions {COUNT} --replication-factor 1")
     with Producer({"bootstrap.servers": lab.cluster.bootstrap_servers}) as producer:
@@ -40,7 +41,8 @@ def body(lab: Lab) -> None:
         "heartbeat.interval.ms": 5_000,
         "log_level": 0,
     }
-    # Static members: they do not leave when they end, so the last ones need not share again what the first ones had.
+    # Static members: they do not leave when they end, so the last ones need not share again
+    # what the first ones had.
     consumers = [Consumer({**settings, "group.instance.id": f"consumer-{n}"}) for n in range(COUNT + 1)]
     try:
         began = time.monotonic()

@@ -1,7 +1,8 @@
 """Lab: six brokers in two racks, and a whole rack is lost.
 
-Replicas are placed evenly and over the racks: the brokers are put in an order that takes one rack after the other (0, 3,
-1, 4, 2, 5), leaders follow that order from a place drawn by lot, and followers start further along it.
+Replicas are placed evenly and over the racks: the brokers are put in an order that takes one rack
+after the other (0, 3, 1, 4, 2, 5), leaders follow that order from a place drawn by lot, and
+followers start further along it.
 """
 
 import random
@@ -99,7 +100,8 @@ def body(lab: Lab) -> None:
 
 
 def compare_with_the_simple_rule(lab: Lab) -> None:
-    """The table as it is often drawn, followers one and two places further, beside what Kafka does with the same start."""
+    """The table as it is often drawn, followers one and two places further, beside what Kafka
+    does with the same start."""
     racks: dict[int, str | None] = {broker: f"R{number}" for number, rack in enumerate(RACKS, 1) for broker in rack}
     simple = {n: tuple(ORDER[(n + place) % len(ORDER)] for place in range(3)) for n in range(PARTITIONS)}
     kafka = done_here(assign_replicas(racks, PARTITIONS, 3, random.Random(), fixed_start=0))

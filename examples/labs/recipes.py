@@ -1,7 +1,9 @@
-"""Lab: seven uses of a coordination service, each built from znodes, ephemerals, sequence numbers and watches.
+"""Lab: seven uses of a coordination service, each built from znodes, ephemerals,
+sequence numbers and watches.
 
-Configuration management, naming, locks, barriers, queues, leader election, and group membership with its status in real
-time. Each recipe is a few lines on the plain client; every participant has a session of its own, and some of them die.
+Configuration management, naming, locks, barriers, queues, leader election, and group membership
+with its status in real time. Each recipe is a few lines on the plain client; every participant has
+a session of its own, and some of them die.
 """
 
 import contextlib
@@ -66,7 +68,9 @@ class Service:
 
     @contextlib.contextmanager
     def mortal(self, path: str) -> Iterator[Callable[[], None]]:
-        """Another process that makes a sequential ephemeral and waits; the function kills it with -9."""
+        """Another process that makes a sequential ephemeral and waits.
+
+        The function kills it with -9."""
         command = [sys.executable, "-m", "barnabas", "zookeeper-shell", "-timeout", "1000", self.address]
         shell = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert shell.stdin is not None
@@ -157,7 +161,8 @@ def together(count: int, work: Callable[[int], None]) -> None:
 
 
 def configuration(service: Service) -> None:
-    """Every worker reads the settings with a watch, so a change reaches all of them at once and none polls."""
+    """Every worker reads the settings with a watch, so a change reaches all of them
+    at once and none polls."""
     seen: dict[int, list[bytes]] = {0: [], 1: [], 2: []}
     with service.session() as operator:
         operator.ensure("/config")
@@ -202,7 +207,8 @@ def naming(service: Service) -> None:
 
 @contextlib.contextmanager
 def locked(session: Session, path: str) -> Iterator[None]:
-    """Hold the lock: the lowest number has it, and each waits for the one before it alone, so no herd wakes up."""
+    """Hold the lock: the lowest number has it, and each waits for the one before it
+    alone, so no herd wakes up."""
     own = session.create(f"{path}/lock-", b"", CreateMode.EPHEMERAL_SEQUENTIAL).rpartition("/")[2]
     while before := [name for name in session.children(path) if name[-10:] < own[-10:]]:
         gone = threading.Event()
@@ -215,7 +221,9 @@ def locked(session: Session, path: str) -> Iterator[None]:
 
 
 def lock(service: Service) -> None:
-    """Four workers change a file that bears one writer at a time; a holder that is killed does not block them."""
+    """Four workers change a file that bears one writer at a time.
+
+    A holder that is killed does not block them."""
     inside: list[int] = []
     total = 0
     with service.session() as first:
@@ -248,7 +256,8 @@ def lock(service: Service) -> None:
 
 
 def barrier(service: Service) -> None:
-    """No worker begins before all are there, and none leaves before all have finished (a double barrier)."""
+    """No worker begins before all are there, and none leaves before all have
+    finished (a double barrier)."""
     size = 4
     moments: list[tuple[str, float]] = []
     with service.session() as first:
@@ -286,7 +295,9 @@ def barrier(service: Service) -> None:
 
 
 def queue(service: Service) -> None:
-    """Producers append, consumers take the lowest number; the one whose deletion succeeds has the item."""
+    """Producers append, consumers take the lowest number.
+
+    The one whose deletion succeeds has the item."""
     taken: list[bytes] = []
     with service.session() as first:
         first.ensure("/queue")
@@ -313,7 +324,8 @@ def queue(service: Service) -> None:
 
 
 def election(service: Service) -> None:
-    """The lowest number leads; when its session ends, the next one does, and only that one is woken."""
+    """The lowest number leads; when its session ends, the next one does, and only
+    that one is woken."""
     with service.session() as first:
         first.ensure("/election")
         with service.mortal("/election/candidate-") as kill, service.session() as second, service.session() as third:
@@ -334,7 +346,9 @@ def election(service: Service) -> None:
 
 
 def membership(service: Service) -> None:
-    """Members are ephemerals with their status as data; a watcher shows who is there and how, as it changes."""
+    """Members are ephemerals with their status as data.
+
+    A watcher shows who is there and how, as it changes."""
     shown: list[dict[str, str]] = []
     with service.session() as watcher, contextlib.ExitStack() as members:
         watcher.ensure("/members")

@@ -1,8 +1,8 @@
 """Lab: a failed replica rejoins, step by step.
 
-A leader that is lost may have records at its end that no other replica has. When it comes back it must not keep them: it takes
-its high watermark from disk, asks the new leader where its own last leader epoch ended, cuts its log there, fetches what
-it missed, and is in sync again.
+A leader that is lost may have records at its end that no other replica has. When it comes back it
+must not keep them: it takes its high watermark from disk, asks the new leader where its own last
+leader epoch ended, cuts its log there, fetches what it missed, and is in sync again.
 """
 
 import re
@@ -12,8 +12,8 @@ from pathlib import Path
 from lab import PATIENT, Lab, run
 
 SETTINGS = {"replica.high.watermark.checkpoint.interval.ms": "500", "auto.leader.rebalance.enable": "false"}
-"""The high watermarks are on disk soon. The broker that comes back does not get its leadership back, in an epoch of its own,
-while the lab looks."""
+"""The high watermarks are on disk soon. The broker that comes back does not get its leadership
+back, in an epoch of its own, while the lab looks."""
 
 
 def body(lab: Lab) -> None:

@@ -1,6 +1,7 @@
 """Lab: replication factor 3, and what it means on disk.
 
-Every partition is a folder in the log dirs of three brokers. Followers copy the leader's bytes, so the three are equal.
+Every partition is a folder in the log dirs of three brokers. Followers copy the leader's
+bytes, so the three are equal.
 """
 
 import hashlib

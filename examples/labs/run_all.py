@@ -1,6 +1,7 @@
-"""Run every lab, as many at a time as there are processors; show what failed, and end with 1 if one did.
+"""Run every lab, as many at a time as there are processors.
 
-``python run_all.py [NAME ...]`` runs some of them. Each takes free ports, and the output of each is in ``build/labs``.
+Show what failed, and end with 1 if one did. ``python run_all.py [NAME ...]`` runs some of them.
+Each takes free ports, and the output of each is in ``build/labs``.
 """
 
 import os

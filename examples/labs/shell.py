@@ -1,6 +1,7 @@
 """Lab: what a cluster keeps in the coordination service, and znodes of one's own, in the shell.
 
-Stat, versions, conditional writes, ephemerals, sequence numbers and one-time watches, each by a command of the shell.
+Stat, versions, conditional writes, ephemerals, sequence numbers and one-time watches, each
+by a command of the shell.
 """
 
 import json

@@ -1,7 +1,8 @@
 """Lab: broker 0 stops and comes back.
 
-Its ephemeral znode goes, the controller gives its partitions to other in-sync replicas, and clients go on. Back again, it
-fetches what it missed, is in sync, and gets its leadership back when preferred leaders are elected.
+Its ephemeral znode goes, the controller gives its partitions to other in-sync replicas, and clients
+go on. Back again, it fetches what it missed, is in sync, and gets its leadership back when
+preferred leaders are elected.
 """
 
 import sys

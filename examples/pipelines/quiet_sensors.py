@@ -1,7 +1,9 @@
-"""State with a time-out: a row for each sensor of which nothing has come for ten minutes of event time.
+"""State with a time-out: a row for each sensor of which nothing has come for ten
+minutes of event time.
 
-barnabas pipeline run examples/pipelines/quiet_sensors.py --set source.bootstrap_servers=localhost:9092
-The topic `sensors` has JSON such as {"sensor": "hall", "at": "2026-01-01T10:00:00Z", "celsius": 20.5}
+barnabas pipeline run examples/pipelines/quiet_sensors.py --set
+source.bootstrap_servers=localhost:9092 The topic `sensors` has JSON such as {"sensor": "hall",
+"at": "2026-01-01T10:00:00Z", "celsius": 20.5}
 """
 
 import pandas as pd
@@ -13,7 +15,9 @@ QUIET_MS = 10 * 60 * 1000
 
 
 def remember(key, frames, state):
-    """Called with a sensor's rows of a micro-batch, or when its time is out; the state is the time of its last row."""
+    """Called with a sensor's rows of a micro-batch, or when its time is out.
+
+    The state is the time of its last row."""
     if state.hasTimedOut:
         (last_ms,) = state.get
         state.remove()
