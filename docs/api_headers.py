@@ -1,4 +1,5 @@
-"""The docstring of an API module, which has one form, taken apart for the reference pages and for tests.
+"""The docstring of an API module, which has one form, taken apart for the reference
+pages and for tests.
 
 NAME (key N), versions A to B.
 
@@ -38,7 +39,9 @@ class ApiHeader:
 
 
 def read_header(module_name: str) -> ApiHeader:
-    """Take a module of `barnabas.broker.apis` apart. Raises ValueError for a docstring of another form."""
+    """Take a module of `barnabas.broker.apis` apart.
+
+    Raises ValueError for a docstring of another form."""
     module = import_module(f"barnabas.broker.apis.{module_name}")
     title, *blocks = (module.__doc__ or "").strip().split("\n\n")
     found = _TITLE.fullmatch(title)

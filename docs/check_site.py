@@ -1,4 +1,5 @@
-"""Check the built documentation: its search knows every page, and its API reference every name that is exported.
+"""Check the built documentation: its search knows every page, and its API reference
+every name that is exported.
 
 ``make docs`` runs it after the build; it ends with 1 and says what is missing. It needs no package.
 """

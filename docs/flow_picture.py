@@ -1,6 +1,7 @@
-"""The picture of the README: how records flow from clients to databases. ``docs/generate.py`` writes it.
+"""The picture of the README: how records flow from clients to databases.
 
-Boxes are named here with their place, arrows by the boxes that they join, so that the picture changes with its words.
+``docs/generate.py`` writes it. Boxes are named here with their place, arrows by the boxes that they
+join, so that the picture changes with its words.
 """
 
 from html import escape

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Write what follows from the code: docs/reference/apis.md, configuration.md, commands.md, pictures/flow.svg, and pictures and tables in other pages.
+"""Write what follows from the code: reference pages, and pictures and tables in other pages.
 
-A picture stands between two comments, ``<!-- figure: NAME -->`` and ``<!-- end of figure -->``. A test fails while they differ from what this writes, so the pages agree with the code.
+The pages are docs/reference/apis.md, configuration.md and commands.md, and pictures/flow.svg. A
+picture stands between two comments, ``<!-- figure: NAME -->`` and ``<!-- end of figure -->``. A
+test fails while they differ from what this writes, so the pages agree with the code.
 """
 
 import subprocess

@@ -1,7 +1,9 @@
-"""The tables of the glossary, from the docstrings: which module does what a class of Kafka or ZooKeeper does there.
+"""The tables of the glossary, from the docstrings: which module does what a class of Kafka
+or ZooKeeper does there.
 
-A module's docstring names its counterpart in a sentence that begins with "In Kafka:", "Kafka:" or the same of ZooKeeper, or
-in brackets, as "(Kafka's `LogCleaner`)". It must name a class or a method; or it says that Kafka "has no counterpart".
+A module's docstring names its counterpart in a sentence that begins with "In Kafka:", "Kafka:" or
+the same of ZooKeeper, or in brackets, as "(Kafka's `LogCleaner`)". It must name a class or a
+method; or it says that Kafka "has no counterpart".
 """
 
 import ast
@@ -36,7 +38,9 @@ _MOST_NAMES = 4
 
 
 def counterpart(docstring: str, system: str) -> str | None:
-    """The counterpart that a docstring names, with classes as code; "-" for none; None when it does not mention one."""
+    """The counterpart that a docstring names, with classes as code.
+
+    "-" for none; None when it does not mention one."""
     docstring = docstring.replace("``", "`")
     text = " ".join(docstring.split())
     if re.search(rf"{system}(?:: | has ){_NONE}", text):
@@ -59,7 +63,8 @@ def _as_code(text: str) -> str:
 
 
 def _names(module: ast.Module, title: str) -> list[str]:
-    """The classes and functions that a module exports, in the order of their definitions: its namesake first, errors last."""
+    """The classes and functions that a module exports, in the order of their definitions: its
+    namesake first, errors last."""
     exported: set[str] = set()
     for node in module.body:
         if isinstance(node, ast.Assign) and any(isinstance(to, ast.Name) and to.id == "__all__" for to in node.targets):
@@ -87,7 +92,8 @@ def rows(folder: Path, system: str) -> Iterator[str]:
 
 
 def tables() -> str:
-    """A table for each folder of the broker, the log, the coordination service, the clients and security."""
+    """A table for each folder of the broker, the log, the coordination service, the
+    clients and security."""
     lines = []
     for top, (title, system) in TOPS.items():
         lines += [f"## {title}", ""]

@@ -1,7 +1,8 @@
-"""Hooks of the documentation site (mkdocs.yml): the README as its front page, pages of API, and files that pages link to.
+"""Hooks of the documentation site (mkdocs.yml): the README as its front page, pages of API, and
+files that pages link to.
 
-Pages link to files of the repository as they are found from the page, so that the links work where the repository is
-read. Here each such file becomes a page of its own, below ``code/``.
+Pages link to files of the repository as they are found from the page, so that the links work where
+the repository is read. Here each such file becomes a page of its own, below ``code/``.
 """
 
 import posixpath

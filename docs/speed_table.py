@@ -1,6 +1,7 @@
-"""The README's tables of speed and cost beside Apache Kafka. ``docs/generate.py`` writes them from ``docs/pictures/speed.json``.
+"""The README's tables of speed and cost beside Apache Kafka.
 
-That file is what ``python bench/run.py --only load --output json`` prints.
+``docs/generate.py`` writes them from ``docs/pictures/speed.json``. That file is what
+``python bench/run.py --only load --output json`` prints.
 """
 
 import json

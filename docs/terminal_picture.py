@@ -1,8 +1,10 @@
-"""Draw the screen of a terminal emulator (pyte) as SVG: text on a grid, colours, and borders without gaps.
+"""Draw the screen of a terminal emulator (pyte) as SVG: text on a grid, colours, and
+borders without gaps.
 
-A viewer takes any font of equal width that it has. So each piece of text has its place and its length, and the borders of panes are
-lines, not characters: between the characters of two rows a viewer leaves a gap. The picture keeps what each pane held, as JSON in
-``<metadata>``, with which a test compares what is drawn (`panes_of`, `drawn_text`).
+A viewer takes any font of equal width that it has. So each piece of text has its place and its
+length, and the borders of panes are lines, not characters: between the characters of two rows a
+viewer leaves a gap. The picture keeps what each pane held, as JSON in ``<metadata>``, with which a
+test compares what is drawn (`panes_of`, `drawn_text`).
 """
 
 import json
@@ -68,7 +70,9 @@ class _Piece(NamedTuple):
 
 
 def draw(screen: pyte.Screen, title: str, panes: Sequence[Pane] = (), times_s: Sequence[float] = ()) -> str:
-    """The picture of a screen. With ``times_s`` each row appears at its time, over and over, where pictures may move."""
+    """The picture of a screen.
+
+    With ``times_s`` each row appears at its time, over and over, where pictures may move."""
     width = 2 * LEFT + screen.columns * CELL_WIDTH
     height = TOP + screen.lines * ROW_HEIGHT + MARGIN
     rows = [_row(screen, row) for row in range(screen.lines)]
@@ -135,7 +139,8 @@ def _colours(look: Char) -> tuple[str, str]:
 def _colour(name: str, default: str) -> str:
     if re.fullmatch(r"[\da-f]{6}", name):
         return f"#{name}"
-    # pyte calls the ninth to sixteenth colour "bright" and the name, one of them with a typing error.
+    # pyte calls the ninth to sixteenth colour "bright" and the name, one of them
+    # with a typing error.
     return default if name == "default" else COLOURS[re.sub(r"^b[rf]ight", "", name)]
 
 

@@ -2,9 +2,10 @@
 
 ``python docs/terminal_recording.py [NAME ...]`` writes ``docs/pictures/NAME.svg``:
 
-- ``a-broker-is-killed``: what ``examples/labs/kill_the_controller.py`` prints, line by line as it came; long waits are cut short.
-- ``first-steps``: a session of tmux, with ``up``, ``tail``, ``overview`` and a producer in panes of their own, as a terminal
-  (pyte) shows what tmux sends. It takes the usual ports, and needs tmux.
+- ``a-broker-is-killed``: what ``examples/labs/kill_the_controller.py`` prints, line by line as it
+  came; long waits are cut short.
+- ``first-steps``: a session of tmux, with ``up``, ``tail``, ``overview`` and a producer in panes of
+  their own, as a terminal (pyte) shows what tmux sends. It takes the usual ports, and needs tmux.
 """
 
 import os
