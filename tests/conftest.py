@@ -26,22 +26,26 @@ LONGEST_FIRST = (
     "test_cli_admin_tools",
     "test_ensemble",
 )
-"""Parts of the suites that start other programs: with these first, two workers end at about the same time."""
+"""Parts of the suites that start other programs: with these first, two workers end
+at about the same time."""
 IGNORED_IN_THE_BACKGROUND = {signal.SIGINT: signal.default_int_handler, signal.SIGQUIT: signal.SIG_DFL}
-"""What a shell lets a script's job in the background ignore, and the handlers that the job has in the foreground."""
+"""What a shell lets a script's job in the background ignore, and the handlers that the
+job has in the foreground."""
 OURS_ALONE = {Path(__file__).parent / name for name in ("unit", "fuzz", "simulation")}
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
 
 def pytest_configure() -> None:
-    """Start as in the foreground: what a test starts inherits ignored signals, and would not end at Ctrl-C."""
+    """Start as in the foreground: what a test starts inherits ignored signals, and
+    would not end at Ctrl-C."""
     for number, handler in IGNORED_IN_THE_BACKGROUND.items():
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Other clients leave sockets to the garbage collector, which then complains in whatever test runs by then."""
+    """Other clients leave sockets to the garbage collector, which then complains in
+    whatever test runs by then."""
     for item in items:
         if OURS_ALONE.isdisjoint(item.path.parents):
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
@@ -52,7 +56,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """With --dist loadfile, tests of a module share a worker, and so do all tests on Spark, with one session."""
+    """With --dist loadfile, tests of a module share a worker, and so do all tests on
+    Spark, with one session."""
     if config.getoption("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling

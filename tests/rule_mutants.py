@@ -1,12 +1,15 @@
-"""Mutants of rules: each rule of security and each limit is taken out of the code, and the test that is named for it must fail.
+"""Mutants of rules: each rule of security and each limit is taken out of the code, and the test
+that is named for it must fail.
 
-``python tests/rule_mutants.py [WORD ...]`` (``make mutants``) tries the rules that have one of the words in their text, in their
-module or in their test, all without words. The tables are in ``tests/support/mutated_rules``: what must hold, the module, the
-change, and a unit test. A change is made in a copy of the package, one at a time; the test runs in a process of its own, and
-takes a second or so. It needs neither Java nor other servers.
+``python tests/rule_mutants.py [WORD ...]`` (``make mutants``) tries the rules that have one of the
+words in their text, in their module or in their test, all without words. The tables are in
+``tests/support/mutated_rules``: what must hold, the module, the change, and a unit test. A change
+is made in a copy of the package, one at a time; the test runs in a process of its own, and takes a
+second or so. It needs neither Java nor other servers.
 
-The exit status is 1 if a test passes without its rule, if the code has moved on from a change, if a test fails anyway, or if a
-rule could not be tried. A mutant is killed only if its test itself fails: an error before it, as in a fixture, shows nothing.
+The exit status is 1 if a test passes without its rule, if the code has moved on from a change, if a
+test fails anyway, or if a rule could not be tried. A mutant is killed only if its test itself
+fails: an error before it, as in a fixture, shows nothing.
 """
 
 import argparse
@@ -96,7 +99,8 @@ class Tree:
         return Outcome(rule, False, "LIVES" if done.returncode == 0 else f"BROKEN: {last}")
 
     def _has_failure(self) -> bool:
-        """Whether a test of the last run failed itself, not what it needs: pytest calls that an error."""
+        """Whether a test of the last run failed itself, not what it needs: pytest
+        calls that an error."""
         return self._report.exists() and ElementTree.parse(self._report).find(".//testcase/failure") is not None
 
 

@@ -1,8 +1,10 @@
-"""``make trials``: every promise about reliability, tried with the numbers of a full trial, and one table of what came out.
+"""``make trials``: every promise about reliability, tried with the numbers of a full trial, and
+one table of what came out.
 
-CI runs the same tests with small numbers. Each row is one trial: what is promised, what was asked for, what the tests
-measured, their seeds, and how long it took. ``python tests/trials.py NAME ...`` runs some of them; ``--list`` names them;
-``--small`` runs them with CI's numbers. The exit status is 1 if one failed.
+CI runs the same tests with small numbers. Each row is one trial: what is promised, what was asked
+for, what the tests measured, their seeds, and how long it took.
+``python tests/trials.py NAME ...`` runs some of them; ``--list`` names them; ``--small`` runs them
+with CI's numbers. The exit status is 1 if one failed.
 """
 
 import argparse
@@ -25,7 +27,8 @@ SIMULATION = ("tests/simulation/run.py", "--jobs", str(os.cpu_count() or 1), "--
 
 @dataclass(frozen=True)
 class Trial:
-    """One row of the table: tests of pytest with the variables that make them long, or another program."""
+    """One row of the table: tests of pytest with the variables that make them long,
+    or another program."""
 
     promise: str
     tests: tuple[str, ...] = ()

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Trials too large for CI: ``python tests/fault/at_scale.py replicas|catch-up [SIZE]``.
 
-=========== ======================================================================================================== ==========
-replicas    three brokers and SIZE partitions with three replicas each: made as ten topics, produced to, one broker
-            killed and started again, deleted                                                                          20,000
-catch-up    a replica that is SIZE MB behind returns, beside a producer of one record each millisecond                  5,000
-=========== ======================================================================================================== ==========
+    trial       SIZE     what it does
+    replicas    20,000   three brokers and SIZE partitions with three replicas each: made as ten
+                         topics, produced to, one broker killed and started again, deleted
+    catch-up    5,000    a replica that is SIZE MB behind returns, beside a producer of one record
+                         each millisecond
 
-Each step's row has the answer times of producers of one record a millisecond (one at each broker that stays), the processor
-time of all servers, and the load: for how long brokers and producers waited for a CPU, and the time that the host took. The exit
-status is 1 where something is worse than promised and load does not explain it.
+Each step's row has the answer times of producers of one record a millisecond (one at each broker
+that stays), the processor time of all servers, and the load: for how long brokers and producers
+waited for a CPU, and the time that the host took. The exit status is 1 where something is worse
+than promised and load does not explain it.
 """
 
 import argparse

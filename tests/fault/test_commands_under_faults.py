@@ -1,8 +1,9 @@
-"""Every command that reads a cluster, while a part of the cluster is down: an answer within one deadline.
+"""Every command that reads a cluster, while a part of the cluster is down: an answer
+within one deadline.
 
-Broker 1 alone has the topic ``lone``; all brokers have ``wide``. What a fault leaves reachable is printed, what it does not is
-named on standard error, and the exit status says which of the two it was. ``BARNABAS_COMMANDS=all`` (in ``make trials``)
-tries all commands; CI a few.
+Broker 1 alone has the topic ``lone``; all brokers have ``wide``. What a fault leaves reachable is
+printed, what it does not is named on standard error, and the exit status says which of the two it
+was. ``BARNABAS_COMMANDS=all`` (in ``make trials``) tries all commands; CI a few.
 """
 
 import os
@@ -29,7 +30,8 @@ pytestmark = [pytest.mark.interop, pytest.mark.fault]
 
 DEADLINE_S = 2.0
 LIMIT_S = DEADLINE_S + 10.0
-"""Python's start on a machine with other work comes on top; what ignores the deadline takes a minute."""
+"""Python's start on a machine with other work comes on top; what ignores the
+deadline takes a minute."""
 BYTE_S = 0.3
 AT_ONCE = 3
 DONE, FAILED, INCOMPLETE = 0, 1, 3
@@ -44,8 +46,8 @@ class Command:
 
     words: str
     needs: str = "any"
-    """``any`` broker, ``all`` brokers or partitions, the ``leaders`` of a topic with replicas on all brokers, the
-    ``controller``, ``coordination``, or the ``victim``, broker 1, alone."""
+    """``any`` broker, ``all`` brokers or partitions, the ``leaders`` of a topic with replicas on
+    all brokers, the ``controller``, ``coordination``, or the ``victim``, broker 1, alone."""
     has_own_timeout: bool = False
     """``--timeout`` is Kafka's and means another time."""
 
@@ -90,7 +92,8 @@ BOOTSTRAP_OPTION = {"cat": "-b"}
 
 @dataclass(frozen=True)
 class Scene:
-    """A cluster with a relay before broker 1, which its clients and the other brokers go through."""
+    """A cluster with a relay before broker 1, which its clients and the other
+    brokers go through."""
 
     cluster: ProcessCluster
     relay: Relay
@@ -104,7 +107,8 @@ class Scene:
 @contextmanager
 def scene(directory: Path) -> Iterator[Scene]:
     """Three brokers with topics, records and a group; broker 1 is not the controller."""
-    # Sessions outlast the test: a frozen broker stays a member, and a frozen controller the controller.
+    # Sessions outlast the test: a frozen broker stays a member, and a frozen
+    # controller the controller.
     settings = {"zookeeper.session.timeout.ms": "30000", "offsets.topic.num.partitions": "3"}
     with ExitStack() as stack:
         cluster = stack.enter_context(ProcessCluster(3, data_dir=directory, settings=settings))
@@ -241,7 +245,8 @@ def one_broker_is_out(command: Command) -> frozenset[int]:
 
 
 def one_broker_is_dead(command: Command) -> frozenset[int]:
-    """Broker 1 is no member of the cluster any more: a list of the members' answers is complete without it."""
+    """Broker 1 is no member of the cluster any more: a list of the members' answers
+    is complete without it."""
     of_members = ("log-dirs", "broker-api-versions", "configs")
     if command.needs == "all" and command.words.startswith(of_members):
         return COMPLETE | PARTIAL
@@ -252,7 +257,8 @@ def the_controller_is_out(command: Command) -> frozenset[int]:
     """Whether a command needs that very broker depends on where leaders and coordinators are."""
     if command.needs == "controller":
         return COMPLETE | PARTIAL | NO_ANSWER
-    if command.words.startswith("topics --describe"):  # the controller knows what is being reassigned
+    # The controller knows what is being reassigned.
+    if command.words.startswith("topics --describe"):
         return COMPLETE | PARTIAL
     return COMPLETE if command.needs in ("any", "coordination") else COMPLETE | PARTIAL
 
@@ -285,7 +291,8 @@ FAULTS = {
 def test_what_is_reachable_is_answered_within_the_deadline(
     fault: str, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    """The exit status says whether the answer is complete, and standard error names what is missing."""
+    """The exit status says whether the answer is complete, and standard error names
+    what is missing."""
     happen, allowed, victim = FAULTS[fault]
     with scene(tmp_path / "cluster") as place:
         happen(place)

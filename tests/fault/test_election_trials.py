@@ -1,4 +1,5 @@
-"""Elections that few survive to hold: two of three brokers dead at once, an unclean one, and brokers that go in turn."""
+"""Elections that few survive to hold: two of three brokers dead at once, an unclean one, and
+brokers that go in turn."""
 
 import os
 import time
@@ -20,7 +21,8 @@ MANY = int(os.environ.get("BARNABAS_PARTITIONS", "30"))
 def test_two_brokers_killed_at_once_leave_the_third_leader_and_controller_before_any_session_ends(
     tmp_path: Path,
 ) -> None:
-    """The controller is one of the two, so there is no controller to notice the other; below min.insync.replicas no write is accepted."""
+    """The controller is one of the two, so there is no controller to notice the other; below
+    min.insync.replicas no write is accepted."""
     with trio(tmp_path, LONG_SESSION, tick_ms=3000) as cluster:
         cluster.create(TOPIC)
         epochs = Epochs(cluster, TOPIC)
@@ -65,7 +67,8 @@ def write(cluster: Trio, numbers: range) -> None:
 
 
 def test_an_unclean_election_loses_what_only_the_dead_leader_had_and_nothing_else(tmp_path: Path) -> None:
-    """The old leader cuts its log back, all replicas end equal, and a group that had read further goes on."""
+    """The old leader cuts its log back, all replicas end equal, and a group that had
+    read further goes on."""
     config = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
     with trio(tmp_path) as cluster:
         cluster.create(TOPIC, 1, config)
@@ -110,7 +113,8 @@ def test_an_unclean_election_loses_what_only_the_dead_leader_had_and_nothing_els
 
 
 def test_a_rolling_restart_with_many_partitions_costs_no_record(tmp_path: Path, record_property) -> None:
-    """Each broker stops cleanly, starts and is in sync again before the next one goes, under load and with a reader."""
+    """Each broker stops cleanly, starts and is in sync again before the next one goes,
+    under load and with a reader."""
     with trio(tmp_path) as cluster:
         cluster.create(TOPIC)
         cluster.create("many", MANY)

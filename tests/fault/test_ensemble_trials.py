@@ -1,4 +1,5 @@
-"""Brokers on an ensemble whose members are killed in turn, the leader first, under an idempotent acks=all load.
+"""Brokers on an ensemble whose members are killed in turn, the leader first, under an
+idempotent acks=all load.
 
 ``BARNABAS_KILLS`` sets how many members are killed (default 3).
 """
@@ -80,7 +81,8 @@ def check_while_members_are_killed(
     kill: Callable[[int], None],
     start: Callable[[int], None],
 ) -> dict[str, list[float]]:
-    """Kill the leader, again and again, and each third time a follower; how long no write was acknowledged, by role.
+    """Kill the leader, again and again, and each third time a follower; how long no write
+    was acknowledged, by role.
 
     ``roles`` returns the ids of the leader and a follower once all members serve.
     """
@@ -115,7 +117,8 @@ def check_while_members_are_killed(
 def test_brokers_keep_their_sessions_and_records_while_members_are_killed(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    """No broker registers again, no record is lost or doubled, and topics are made while a member is away."""
+    """No broker registers again, no record is lost or doubled, and topics are made
+    while a member is away."""
     with ProcessCluster(BROKERS, zk_servers=3, data_dir=tmp_path) as cluster:
         gaps_s = check_while_members_are_killed(
             cluster.bootstrap_servers,
@@ -135,7 +138,9 @@ def test_brokers_keep_their_sessions_and_records_while_members_are_killed(
 def test_our_brokers_keep_their_sessions_and_records_on_an_ensemble_of_apaches(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    """The same on three servers of ZooKeeper 3.9. CI kills a leader alone, because its JVM is slow to come back."""
+    """The same on three servers of ZooKeeper 3.9.
+
+    CI kills a leader alone, because its JVM is slow to come back."""
     (tmp_path / "members").mkdir()
     with ensemble(tmp_path / "members", (1, 2, 3), release="3.9", maxClientCnxns=0) as members:
 

@@ -1,4 +1,5 @@
-"""A low limit of open files: a broker serves more partitions than it may open files, or does not start."""
+"""A low limit of open files: a broker serves more partitions than it may open files,
+or does not start."""
 
 import resource
 import subprocess
@@ -16,12 +17,15 @@ PARTITIONS = 400
 
 
 def limited(count: int) -> Callable[[], None]:
-    """Called in the process before its program; the hard limit too, so that the program cannot raise it."""
+    """Called in the process before its program.
+
+    The hard limit too, so that the program cannot raise it."""
     return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (count, count))
 
 
 def test_a_broker_serves_more_partitions_than_it_may_open_files(tmp_path: Path) -> None:
-    """Producers and a consumer of 400 partitions, with 256 descriptors; a restart finds all; the log names the limit."""
+    """Producers and a consumer of 400 partitions, with 256 descriptors; a restart finds all;
+    the log names the limit."""
     for attempt in range(2):
         with up(tmp_path / "data", "--override", "auto.create.topics.enable=false", preexec_fn=limited(256)) as cluster:
             if not attempt:
@@ -56,7 +60,8 @@ def read(bootstrap: str) -> list[int]:
     consumer.assign([TopicPartition("wide", partition, 0) for partition in range(PARTITIONS)])
     counts, open_ = [0] * PARTITIONS, set(range(PARTITIONS))
     while open_:
-        message = consumer.poll(30)  # one by one: for many at once it would wait, for more than there are
+        # One by one: a call for many would wait for more than there are.
+        message = consumer.poll(30)
         assert message is not None, f"nothing more comes of {len(open_)} partitions"
         if message.error() is None:
             counts[message.partition()] += 1

@@ -1,7 +1,8 @@
 """Requests of brokers and controllers, forged, against a replicated cluster under load.
 
-Who may send them is a matter of authorization; what is refused without it are requests of the past: of a replaced
-controller, for or of an earlier life of a broker, of an earlier leader. The answers are those of Apache Kafka 3.9.
+Who may send them is a matter of authorization; what is refused without it are requests of the past:
+of a replaced controller, for or of an earlier life of a broker, of an earlier leader. The answers
+are those of Apache Kafka 3.9.
 """
 
 import json
@@ -71,7 +72,8 @@ class Facts:
 
 @pytest.fixture(scope="module")
 def facts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Facts]:
-    """All tests share the load; at the end nothing of it is lost or doubled and the replicas are equal."""
+    """All tests share the load; at the end nothing of it is lost or doubled and the
+    replicas are equal."""
     # Tests compare states: no follower may leave the set because the machine is busy.
     with trio(tmp_path_factory.mktemp("forged"), {"replica.lag.time.max.ms": 30_000}) as cluster:
         cluster.create(TOPIC)
@@ -117,7 +119,8 @@ def deletion(*, controller_epoch: int, broker_epoch: int, leader_epoch: int) -> 
 
 @pytest.mark.parametrize("number", range(BROKERS))
 def test_a_replaced_controller_is_refused(facts: Facts, number: int) -> None:
-    """STALE_CONTROLLER_EPOCH for each of its requests; the roles stay, the log stays, the load goes on."""
+    """STALE_CONTROLLER_EPOCH for each of its requests; the roles stay, the log
+    stays, the load goes on."""
     before = facts.state()
     past = {"controller_epoch": facts.controller_epoch - 1, "broker_epoch": facts.broker_epoch(number)}
     answer = facts.ask(number, roles(facts, **past, leader_epoch=FAR), LEADER_AND_ISR_VERSION)
@@ -146,7 +149,8 @@ def test_news_for_an_earlier_life_of_a_broker_is_refused(facts: Facts, number: i
 
 
 def test_roles_and_deletions_of_an_earlier_leader_epoch_are_refused(facts: Facts) -> None:
-    """Each partition is checked by itself: STALE_CONTROLLER_EPOCH for a role, FENCED_LEADER_EPOCH for a deletion."""
+    """Each partition is checked by itself: STALE_CONTROLLER_EPOCH for a role,
+    FENCED_LEADER_EPOCH for a deletion."""
     state = facts.state()
     number = state["leader"]
     now = {"controller_epoch": facts.controller_epoch, "broker_epoch": facts.broker_epoch(number)}
@@ -161,7 +165,8 @@ def test_roles_and_deletions_of_an_earlier_leader_epoch_are_refused(facts: Facts
 
 
 def test_the_controller_refuses_changes_of_in_sync_sets_by_others_than_the_leader_of_now(facts: Facts) -> None:
-    """A broker of the past, an earlier leader epoch, a state that never was: the set stays as it is."""
+    """A broker of the past, an earlier leader epoch, a state that never was: the set
+    stays as it is."""
     state = facts.state()
     controller, leader = facts.epochs.controller(), state["leader"]
 
@@ -211,7 +216,8 @@ def test_a_shutdown_asked_for_an_earlier_life_or_of_the_wrong_broker_moves_nothi
 def test_fetches_in_a_replicas_name_from_where_no_replica_can_be_are_refused(
     facts: Facts, replica: object, offset: int, expected: tuple[ErrorCode, ...]
 ) -> None:
-    """A broker that is none of the replicas, and offsets outside the log: no watermark moves by them."""
+    """A broker that is none of the replicas, and offsets outside the log: no
+    watermark moves by them."""
     state = facts.state()
     follower = next(number for number in range(BROKERS) if number != state["leader"])
     partition = FetchPartition(
@@ -231,7 +237,8 @@ def test_fetches_in_a_replicas_name_from_where_no_replica_can_be_are_refused(
 
 
 def test_a_broker_that_believed_a_controller_of_the_future_comes_back_whole_when_it_starts_again(facts: Facts) -> None:
-    """Its epoch looks like a real one, so the real controller is refused until then; no record is at stake."""
+    """Its epoch looks like a real one, so the real controller is refused until then;
+    no record is at stake."""
     number = (facts.epochs.controller() + 1) % BROKERS
     future = UpdateMetadataRequest(
         controller_id=7, controller_epoch=facts.controller_epoch + FAR, broker_epoch=facts.broker_epoch(number)

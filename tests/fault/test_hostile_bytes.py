@@ -1,7 +1,9 @@
-"""Any bytes to any port: an error or a closed connection at once, bounded memory, and other clients are served.
+"""Any bytes to any port: an error or a closed connection at once, bounded memory, and
+other clients are served.
 
-The cases are those of a hostile or broken peer: lengths out of bounds cut at three places, requests of unknown keys and
-versions, counts and lengths in bodies that nothing backs, floods of connections, and plain noise.
+The cases are those of a hostile or broken peer: lengths out of bounds cut at three places, requests
+of unknown keys and versions, counts and lengths in bodies that nothing backs, floods of
+connections, and plain noise.
 """
 
 import random
@@ -46,7 +48,8 @@ class Port:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory):
-    """One broker and its coordination server, shared by the module's tests: it must survive them all."""
+    """One broker and its coordination server, shared by the module's tests: it must
+    survive them all."""
     directory: Path = tmp_path_factory.mktemp("hostile")
     with up(directory) as running:
         producer = Producer({"bootstrap.servers": running.bootstrap})
@@ -66,7 +69,9 @@ def resident_kb(pid: int) -> int:
 
 @pytest.fixture(params=["broker", "coordination"])
 def target(cluster: Up, request: pytest.FixtureRequest):
-    """A port with the process behind it; afterwards it must serve a healthy client and hold little more memory."""
+    """A port with the process behind it.
+
+    Afterwards it must serve a healthy client and hold little more memory."""
     if request.param == "broker":
         address, pid = cluster.bootstrap, cluster.pids["0"]
     else:
@@ -91,7 +96,9 @@ def target(cluster: Up, request: pytest.FixtureRequest):
 @pytest.mark.parametrize("size", FRAME_SIZES)
 @pytest.mark.parametrize("cut", [0, 2, 40])
 def test_a_frame_length_that_lies_is_survived(target: Port, size: int, cut: int) -> None:
-    """Out of bounds: closed at once. In bounds but cut short: held in little memory until the peer goes away."""
+    """Out of bounds: closed at once.
+
+    In bounds but cut short: held in little memory until the peer goes away."""
     with target.connect() as connection:
         connection.sendall(struct.pack(">i", size) + bytes(cut))
         if size < 0 or size > 104_857_600 or (0 < size <= cut and size < 8):
@@ -137,7 +144,8 @@ def advertised(broker: Port) -> list[tuple[int, int, int]]:
 
 @pytest.mark.parametrize("filler", [b"\xff", b"\x7f", b"\x00", b"\x80", b"\x01"], ids=lambda b: b.hex())
 def test_bodies_of_one_byte_repeated_are_survived_for_every_api_and_version(broker: Port, filler: bytes) -> None:
-    """All-ones are counts of -1 and endless varints, 7f huge counts: for each the connection is closed or answered."""
+    """All-ones are counts of -1 and endless varints, 7f huge counts: for each the
+    connection is closed or answered."""
     for key, low, high in advertised(broker):
         if key in (4, 5, 6, 7):
             continue  # the controller's own requests, which change leadership: tried as such below
@@ -200,7 +208,8 @@ def test_noise_in_well_framed_requests_is_survived(target: Port) -> None:
 
 
 def test_slow_peers_delay_no_other_client(target: Port) -> None:
-    """Fifty connections that sent three bytes of a length, and one healthy client (the fixture's)."""
+    """Fifty connections that sent three bytes of a length, and one healthy client
+    (the fixture's)."""
     slow = [target.connect() for _ in range(50)]
     for connection in slow:
         connection.sendall(b"\0\0\0")

@@ -1,7 +1,9 @@
-"""Any bytes to any port of an ensemble: closed within a second, in bounded memory, and no client or member notices.
+"""Any bytes to any port of an ensemble: closed within a second, in bounded memory, and no
+client or member notices.
 
-The quorum port takes followers and the election port takes votes, both without authentication; so a stranger may say what it
-likes, in a member's name too. It must neither end a leader, nor a follower's connection, nor reserve memory by a length.
+The quorum port takes followers and the election port takes votes, both without authentication; so a
+stranger may say what it likes, in a member's name too. It must neither end a leader, nor a
+follower's connection, nor reserve memory by a length.
 """
 
 import contextlib
@@ -32,7 +34,8 @@ pytestmark = [pytest.mark.interop, pytest.mark.fault]
 MEMORY_KB = 16 * 1024
 STRANGER = 77
 DEPTH = 1500
-"""Levels of a tree: above every limit of recursion. Its paths take a hundredth of the limit of memory."""
+"""Levels of a tree: above every limit of recursion. Its paths take a hundredth of
+the limit of memory."""
 OPEN = list(OPEN_ACL)
 
 
@@ -154,7 +157,8 @@ def test_noise_at_the_peer_ports_is_survived(members: Ensemble) -> None:
 
 
 def test_followers_keep_their_places_while_strangers_use_their_names(members: Ensemble) -> None:
-    """Introductions in a follower's name with an old, the present and a higher epoch, and a hundred at once."""
+    """Introductions in a follower's name with an old, the present and a higher
+    epoch, and a hundred at once."""
     leader = eventually(members.leader, what="a member leads")
     port = ports(leader)[0]
     names = [number for number in members.members if number != leader.server_id]
@@ -168,7 +172,8 @@ def test_followers_keep_their_places_while_strangers_use_their_names(members: En
 
 
 def test_votes_in_a_members_name_end_no_leader(members: Ensemble) -> None:
-    """A better vote, of a server that says it looks for a leader, changes nothing for those that have one."""
+    """A better vote, of a server that says it looks for a leader, changes nothing
+    for those that have one."""
     for member in members.members.values():
         for name in members.members:
             port = ports(member)[1]

@@ -1,7 +1,9 @@
-"""Well-formed requests of an attacker with a plain socket: lists as long as requests may be, in every API that has them.
+"""Well-formed requests of an attacker with a plain socket: lists as long as requests may be, in
+every API that has them.
 
-Beside each of them a producer sends one record each millisecond: no request may hold the event loop (`support.stalls` says
-what of a stall is the machine's load), and the memory that it took comes back, but for a little.
+Beside each of them a producer sends one record each millisecond: no request may hold the event
+loop (`support.stalls` says what of a stall is the machine's load), and the memory that it took
+comes back, but for a little.
 """
 
 from collections.abc import Callable
@@ -418,7 +420,8 @@ def lists() -> dict[str, tuple[Any, int]]:
 
 
 def topics_without_partitions() -> dict[str, tuple[Any, int]]:
-    """Requests whose topics have empty lists, so that what is done for each partition is done for none."""
+    """Requests whose topics have empty lists, so that what is done for each
+    partition is done for none."""
     ids = [Uuid(number.to_bytes(16, "big")) for number in range(1, NAMES + 1)]
     commit, fetched = offset_commit.OffsetCommitRequestTopic, fetch.FetchTopic
     return {
@@ -479,7 +482,8 @@ def topics_without_partitions() -> dict[str, tuple[Any, int]]:
 def test_requests_with_the_longest_lists_do_not_stall_a_broker(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    """Each API with a list gets one as long as can be: of what is not there, and of one thing again and again."""
+    """Each API with a list gets one as long as can be: of what is not there, and of
+    one thing again and again."""
     with one_broker(tmp_path) as (stalls, admin, port):
         create_topic(admin, "used", partitions=3, replication_factor=1)
         eventually(lambda: ask(port, FindCoordinatorRequest(key="g", key_type=0), 2).error_code == 0)

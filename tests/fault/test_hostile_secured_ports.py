@@ -1,4 +1,5 @@
-"""Any bytes to a port with TLS and SASL, around the encryption and inside it: the connection ends, others are served."""
+"""Any bytes to a port with TLS and SASL, around the encryption and inside it: the connection
+ends, others are served."""
 
 import random
 import re
@@ -83,7 +84,8 @@ def test_noise_in_place_of_a_handshake_ends_the_connection(cluster: ProcessClust
 
 @pytest.mark.parametrize("seed", range(30))
 def test_noise_inside_tls_before_the_authentication_ends_the_connection(cluster: ProcessCluster, seed: int) -> None:
-    """Lengths out of bounds, random frames, requests with random bodies, before and after SaslHandshake."""
+    """Lengths out of bounds, random frames, requests with random bodies, before and
+    after SaslHandshake."""
     rng = random.Random(seed)
     shake = struct.pack(">hhihh", 17, seed % 2, 1, -1, 5) + b"PLAIN"
     body = struct.pack(">hhih", rng.choice((0, 3, 17, 18, 36, 999)), rng.randrange(4), 2, -1) + rng.randbytes(50)
@@ -104,7 +106,8 @@ def test_noise_inside_tls_before_the_authentication_ends_the_connection(cluster:
 
 
 def test_connections_that_never_finish_a_handshake_cost_little(cluster: ProcessCluster) -> None:
-    """A hundred that are silent, and a hundred that stop in the middle, while a client with the password is served."""
+    """A hundred that are silent, and a hundred that stop in the middle, while a client
+    with the password is served."""
     before = resident_kb(cluster)
     idle = [connect(cluster) for _ in range(200)]
     greeting = hello(cluster)

@@ -1,6 +1,7 @@
 """kill -9 of a broker and of the coordination server under an idempotent acks=all load.
 
-``BARNABAS_KILLS`` sets how often each is killed (default 3, so that a test run stays short; 20 for a full trial).
+``BARNABAS_KILLS`` sets how often each is killed (default 3, so that a test run stays
+short; 20 for a full trial).
 """
 
 import os
@@ -59,7 +60,8 @@ def pair(tmp_path: Path):
 
 @pytest.mark.parametrize("victim", ["broker", "zookeeper"])
 def test_killed_with_9_nothing_acknowledged_is_lost_or_doubled(pair: Pair, victim: str, record_property) -> None:
-    """After every restart the same producer goes on; at the end each acknowledged number is there exactly once."""
+    """After every restart the same producer goes on; at the end each acknowledged
+    number is there exactly once."""
     admin = AdminClient({"bootstrap.servers": pair.bootstrap, "log_level": 0})
     topic = NewTopic("trial", PARTITIONS, 1)
 

@@ -1,4 +1,5 @@
-"""The labs do what they say: each runs as a student runs it, and what it shows is looked at here once more."""
+"""The labs do what they say: each runs as a student runs it, and what it shows is
+looked at here once more."""
 
 import ast
 import os
@@ -63,7 +64,8 @@ def stopped(text: str) -> None:
     assert isr_after(text, "2.") == {"1", "2"}
     assert isr_after(text, "4.") == {"0", "1", "2"}
     assert "each of the three brokers, asked alone, describes the topic like this" in text
-    # A new controller elects preferred leaders after 5 s, which on a busy machine may be before the lab asks for it.
+    # A new controller elects preferred leaders after 5 s, which on a busy machine may be
+    # before the lab asks for it.
     assert re.search(
         r"(Successfully completed leader election \(PREFERRED\)|Valid replica already elected) for partitions .*topic1-\d",
         text,
@@ -250,7 +252,8 @@ SUBJECTS = [
 def test_a_lab_shows_what_it_says_and_leaves_nothing_behind(lab: str, tmp_path: Path) -> None:
     """Exit code 0, what it printed bears it out, and neither a process nor a file is left.
 
-    It runs as a script's job in the background, which ignores Ctrl-C: it ends others by Ctrl-C nevertheless.
+    It runs as a script's job in the background, which ignores Ctrl-C: it ends others
+    by Ctrl-C nevertheless.
     """
     process = start(lab, tmp_path, prefix="trap '' INT;")
     try:

@@ -1,4 +1,5 @@
-"""Log dirs of real brokers under load: one fails alone, all fail, one cannot be read at the start, replicas move."""
+"""Log dirs of real brokers under load: one fails alone, all fail, one cannot be read at
+the start, replicas move."""
 
 import contextlib
 import os
@@ -66,7 +67,8 @@ def same_bytes(cluster: Trio, partition: int) -> bool:
 def test_replicas_move_between_log_dirs_under_load_without_losing_or_doubling_a_record(
     tmp_path: Path, record_property
 ) -> None:
-    """Leaders' and followers' replicas, to and fro, one broker killed with 9 in the middle of its moves."""
+    """Leaders' and followers' replicas, to and fro, one broker killed with 9 in the
+    middle of its moves."""
     with trio(tmp_path, each=two_dirs(tmp_path)) as cluster:
         cluster.create(TOPIC)
         load = Load(cluster.bootstrap, TOPIC)
@@ -177,7 +179,9 @@ def test_a_full_disk_costs_its_log_dir_and_leaders_move(tmp_path: Path) -> None:
 
 
 def test_files_that_cannot_grow_cost_their_log_dir(tmp_path: Path) -> None:
-    """EFBIG, by a limit on the process: it works wherever processes have limits. The last dir costs the broker."""
+    """EFBIG, by a limit on the process: it works wherever processes have limits.
+
+    The last dir costs the broker."""
     with trio(tmp_path, {"log.segment.bytes": 100_000_000}, each=two_dirs(tmp_path)) as cluster:
         cluster.create(TOPIC)
         load = Load(cluster.bootstrap, TOPIC)
@@ -206,7 +210,8 @@ def test_files_that_cannot_grow_cost_their_log_dir(tmp_path: Path) -> None:
 
 @needs("strace")
 def test_a_failing_sync_costs_its_log_dir_and_is_not_repeated(tmp_path: Path) -> None:
-    """EIO of fdatasync, put in by strace: an acknowledgement that waits for it never comes from there."""
+    """EIO of fdatasync, put in by strace: an acknowledgement that waits for it never
+    comes from there."""
     with trio(tmp_path, {"log.flush.before.ack": "true"}, each=two_dirs(tmp_path)) as cluster:
         cluster.create(TOPIC)
         load = Load(cluster.bootstrap, TOPIC)
@@ -237,7 +242,8 @@ def test_a_failing_sync_costs_its_log_dir_and_is_not_repeated(tmp_path: Path) ->
 def test_a_dir_that_cannot_be_read_at_the_start_is_done_without_and_the_last_one_ends_the_broker(
     tmp_path: Path,
 ) -> None:
-    """Its replicas are not silently created again elsewhere; with no dir left the broker logs that and ends."""
+    """Its replicas are not silently created again elsewhere; with no dir left the
+    broker logs that and ends."""
     with trio(tmp_path, each=two_dirs(tmp_path)) as cluster:
         cluster.create(TOPIC)
         load = Load(cluster.bootstrap, TOPIC)

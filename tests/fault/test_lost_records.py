@@ -1,4 +1,5 @@
-"""All brokers are killed, and one has lost half of its logs: it does not lead while an intact member may return."""
+"""All brokers are killed, and one has lost half of its logs: it does not lead while an
+intact member may return."""
 
 import os
 from collections.abc import Iterator
@@ -24,7 +25,8 @@ SETTINGS = {"zookeeper.session.timeout.ms": "6000", "replica.high.watermark.chec
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[ProcessCluster]:
-    """2,000 acknowledged records in each topic; then all brokers are killed, and broker 0's logs are cut by half."""
+    """2,000 acknowledged records in each topic; then all brokers are killed, and broker
+    0's logs are cut by half."""
     with ProcessCluster(3, data_dir=tmp_path, settings=SETTINGS) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
         topics = [
@@ -109,7 +111,8 @@ def log_of(cluster: ProcessCluster, broker: int) -> str:
 
 
 def test_nothing_is_lost_though_the_damaged_broker_starts_first(cluster: ProcessCluster) -> None:
-    """An intact replica leads when it returns; a partition without another replica is led at once, with an error."""
+    """An intact replica leads when it returns; a partition without another replica is
+    led at once, with an error."""
     cluster.start_broker(DAMAGED)
     eventually(lambda: leader(cluster, "alone") == DAMAGED, timeout_s=60, what="the partition without another replica")
     assert "Leading alone-0" in log_of(cluster, DAMAGED)
@@ -124,7 +127,8 @@ def test_nothing_is_lost_though_the_damaged_broker_starts_first(cluster: Process
     eventually(lambda: set(describe(cluster, "orders").isr) == {0, 1, 2}, timeout_s=60, what="all in sync again")
     logs = {max((cluster.log_dir(broker) / "orders-0").glob("*.log")).read_bytes() for broker in range(3)}
     assert len(logs) == 1
-    # The leader counts the replica as in sync by its fetch; the replica forgets the loss by the response.
+    # The leader counts the replica as in sync by its fetch; the replica forgets the
+    # loss by the response.
     note = cluster.log_dir(DAMAGED) / "orders-0" / "barnabas-lost-data"
     eventually(lambda: not note.exists(), what="the note of the loss is gone")
 

@@ -1,6 +1,8 @@
-"""Every command that asks brokers against a broker that lies: each lie ends in words, in time, and in little memory.
+"""Every command that asks brokers against a broker that lies: each lie ends in words, in
+time, and in little memory.
 
-CI tells each command one lie about each API that it uses; ``make trials`` tells all (``BARNABAS_LIES``).
+CI tells each command one lie about each API that it uses; ``make trials`` tells all
+(``BARNABAS_LIES``).
 """
 
 import os
@@ -72,7 +74,8 @@ def chosen(random: Random, api_key: int, version: int) -> list[Lie]:
 def test_every_command_answers_a_lie_with_one_error_line(
     cluster: Cluster, liar: LyingBroker, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    """No traceback, no hang, and no failure without a word; a lie that an honest broker could tell may be believed."""
+    """No traceback, no hang, and no failure without a word; a lie that an honest broker
+    could tell may be believed."""
     random = Random(SEED)
     wrong, statuses = [], Counter[int]()
     longest_s = 0.0
@@ -98,7 +101,8 @@ def test_every_command_answers_a_lie_with_one_error_line(
 
 
 def measured(command: Command, address: str, folder: Path) -> tuple[int, int, str]:
-    """The status of a command in a process of its own, the most memory that it had in MiB, and its errors."""
+    """The status of a command in a process of its own, the most memory that it had
+    in MiB, and its errors."""
     config = "request.timeout.ms=60000\ndefault.api.timeout.ms=60000\nsocket.connection.setup.timeout.ms=60000\n"
     arguments = [*command.arguments(address, folder), "--connect-timeout", "60"]
     (folder / "client.properties").write_text(config)
@@ -171,7 +175,8 @@ def end_of(arguments: list[str], *, is_endless: bool) -> tuple[int | str, str]:
 
 
 TWICE = ("topics: all twice", "topics.partitions.leader_id is 77")
-"""What CI tells a mirror and a consumer about Metadata: a partition twice in an assignment once looked like Ctrl-C."""
+"""What CI tells a mirror and a consumer about Metadata: a partition twice in an assignment
+once looked like Ctrl-C."""
 
 
 @pytest.mark.timeout(7200)

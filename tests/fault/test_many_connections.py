@@ -1,4 +1,5 @@
-"""Thousands of connections from one address: the broker's memory, its descriptors and its other clients."""
+"""Thousands of connections from one address: the broker's memory, its descriptors
+and its other clients."""
 
 import contextlib
 import resource
@@ -71,7 +72,8 @@ def broker_log(cluster: Up) -> str:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_three_thousand_connections_that_announce_large_requests_cost_little_memory(tmp_path: Path) -> None:
-    """Four bytes each, which announce 4 MiB: memory follows the bytes that came, and clients are served meanwhile."""
+    """Four bytes each, which announce 4 MiB: memory follows the bytes that came, and
+    clients are served meanwhile."""
     with up(tmp_path, *UNLIMITED) as cluster:
         produce(cluster.bootstrap, "before")
         pid = cluster.pids["0"]
@@ -84,7 +86,8 @@ def test_three_thousand_connections_that_announce_large_requests_cost_little_mem
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_idle_connections_leave_a_broker_the_descriptors_for_its_files(tmp_path: Path) -> None:
-    """At a limit of 1,024, 1,500 clients connect: partitions are created all the same, and later clients are served."""
+    """At a limit of 1,024, 1,500 clients connect: partitions are created all the same, and
+    later clients are served."""
     limit = 1024
 
     def lower_limit() -> None:
@@ -107,7 +110,8 @@ def test_idle_connections_leave_a_broker_the_descriptors_for_its_files(tmp_path:
 
 
 def test_with_few_descriptors_one_address_leaves_connections_to_others(tmp_path: Path) -> None:
-    """At a limit of 1,024, an address has at most 256 connections by default, and what comes above them is closed."""
+    """At a limit of 1,024, an address has at most 256 connections by default, and what
+    comes above them is closed."""
     with up(tmp_path, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))) as cluster:
         with connections(cluster.bootstrap, 1500) as clients:
             eventually(lambda: is_closed(clients[-1]), what="the last connection is closed")

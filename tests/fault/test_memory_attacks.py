@@ -1,8 +1,10 @@
-"""Peers that make a server hold bytes: requests that never come to their end, answers that are not read.
+"""Peers that make a server hold bytes: requests that never come to their end,
+answers that are not read.
 
-What waits for all of them together has a limit, whatever their number, and others are served meanwhile. Each attack offers at least
-twice what the server may hold, so a server without the limit fails. Each test records the memory before, at its most, and in the end,
-and the answer times of a usual client before and meanwhile.
+What waits for all of them together has a limit, whatever their number, and others are served
+meanwhile. Each attack offers at least twice what the server may hold, so a server without the limit
+fails. Each test records the memory before, at its most, and in the end, and the answer times of a
+usual client before and meanwhile.
 """
 
 import contextlib
@@ -48,9 +50,11 @@ SETTINGS = {
 }
 """Of a broker: a small limit, so that few bytes are far more."""
 CALLS = 50
-"""Calls of a usual client by which its answer times are known, and during which a server goes on with an attack."""
+"""Calls of a usual client by which its answer times are known, and during which a
+server goes on with an attack."""
 OVERHEAD_MIB = 64
-"""Objects of connections and of the requests that are served at the moment, buffers, and what the allocator rounds up."""
+"""Objects of connections and of the requests that are served at the moment, buffers, and what
+the allocator rounds up."""
 
 
 @pytest.fixture(autouse=True)
@@ -100,7 +104,8 @@ class Usual:
 
 @contextlib.contextmanager
 def peers(port: int, count: int, sent: Callable[[int], bytes]) -> Iterator[list[socket.socket]]:
-    """Connections that send what they are to send, as far as the server takes it, and never read."""
+    """Connections that send what they are to send, as far as the server takes it,
+    and never read."""
     opened: list[socket.socket] = []
     try:
         for number in range(count):
@@ -121,7 +126,8 @@ def peers(port: int, count: int, sent: Callable[[int], bytes]) -> Iterator[list[
 
 
 def ended(opened: list[socket.socket]) -> int:
-    """How many connections the server has closed, as far as that has come through: behind bytes that are not read it does not."""
+    """How many connections the server has closed, as far as that has come through: behind bytes
+    that are not read it does not."""
     poll = select.poll()
     for peer in opened:
         poll.register(peer, select.POLLRDHUP)
@@ -129,7 +135,8 @@ def ended(opened: list[socket.socket]) -> int:
 
 
 def unread_bytes(answer_bytes: int) -> int:
-    """What a server without a limit for all would hold for each peer that reads none of many answers."""
+    """What a server without a limit for all would hold for each peer that reads none
+    of many answers."""
     return MAX_UNSENT_BYTES + answer_bytes
 
 
@@ -143,7 +150,9 @@ def attack(
     limit_mib: float,
     record: Callable[..., None],
 ) -> None:
-    """Do it, and compare the memory with the limit. ``each_bytes``: what the server would hold for each peer without a limit."""
+    """Do it, and compare the memory with the limit.
+
+    ``each_bytes``: what the server would hold for each peer without a limit."""
     bound_mib = limit_mib + OVERHEAD_MIB
     count = max(count, COUNT)
     assert count * each_bytes >= 2 * bound_mib * MIB
@@ -216,7 +225,8 @@ def test_answers_that_are_not_read_hold_no_more_than_the_limit(tmp_path: Path, r
 
 
 def test_lists_of_children_that_are_not_read_hold_no_more_than_the_limit(tmp_path: Path, record_property) -> None:
-    """Each reader asks the coordination server for a list of two megabytes, eight times; its limit is 64 MiB."""
+    """Each reader asks the coordination server for a list of two megabytes, eight
+    times; its limit is 64 MiB."""
     request = encode_request(1, OpCode.GET_CHILDREN, GetChildrenRequest("/wide", False))
     asked = encode_connect_request(ConnectRequest(0, 0, 30_000, 0, bytes(16))) + 8 * request
     with (

@@ -1,8 +1,9 @@
-"""Servers under a load of topics, groups, producers and connections that come and go: their memory does not grow.
+"""Servers under a load of topics, groups, producers and connections that come and go:
+their memory does not grow.
 
-A round makes a topic, produces to it, reads it in a group that commits, opens connections, and removes all of it again.
-What a round leaves behind for good is a leak. The first rounds fill caches and arenas, so growth is counted from the end of
-the first third on.
+A round makes a topic, produces to it, reads it in a group that commits, opens connections, and
+removes all of it again. What a round leaves behind for good is a leak. The first rounds fill caches
+and arenas, so growth is counted from the end of the first third on.
 """
 
 import socket
@@ -28,7 +29,8 @@ MINUTES = float(environ.get("BARNABAS_MINUTES", "0.2"))
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(MINUTES * 60 + 600)]
 GROWTH = 1.1
 SLACK_MIB = 6
-"""What one full arena and one buffer of the allocator are: at 40 MiB in all, 10% are little more than that."""
+"""What one full arena and one buffer of the allocator are: at 40 MiB in all, 10% are
+little more than that."""
 _SETTINGS = {
     "log.segment.delete.delay.ms": "1000",
     "log.retention.check.interval.ms": "5000",
@@ -80,7 +82,8 @@ def one_round(number: int, bootstrap: str, admin: AdminConnection) -> None:
 def test_memory_does_not_grow_while_topics_groups_and_connections_come_and_go(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    """Three brokers and their coordination server, from the end of the first third to the end: at most 10%."""
+    """Three brokers and their coordination server, from the end of the first third
+    to the end: at most 10%."""
     sizes: dict[str, list[float]] = {}
     with (
         ProcessCluster(3, settings=_SETTINGS, data_dir=tmp_path) as cluster,

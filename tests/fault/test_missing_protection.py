@@ -1,4 +1,5 @@
-"""A broker that is to be protected in a way that does not exist yet: it does not start unprotected."""
+"""A broker that is to be protected in a way that does not exist yet: it does not
+start unprotected."""
 
 import json
 import subprocess
@@ -45,7 +46,8 @@ def test_a_protective_property_ends_the_start(tmp_path: Path, setting: str) -> N
 
 
 def test_a_protective_dynamic_property_ends_the_start_and_one_without_effect_is_reported(tmp_path: Path) -> None:
-    """Another program, such as an Apache broker of the cluster, wrote both into the coordination service."""
+    """Another program, such as an Apache broker of the cluster, wrote both into the
+    coordination service."""
     with (
         up(tmp_path / "cluster") as cluster,
         BlockingClient(SocketNetwork, cluster.zookeeper, rng=new_random()) as client,

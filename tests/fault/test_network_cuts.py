@@ -1,6 +1,8 @@
-"""A broker that is cut off, from the coordination server alone or from the other brokers alone: in-sync sets follow.
+"""A broker that is cut off, from the coordination server alone or from the other brokers
+alone: in-sync sets follow.
 
-Brokers reach coordination, and each other, through relays that can be cut. Clients reach all brokers all the time.
+Brokers reach coordination, and each other, through relays that can be cut. Clients reach
+all brokers all the time.
 """
 
 import contextlib
@@ -47,7 +49,9 @@ class Cuttable:
         return set(known[partition].isrs) if known else set()
 
     def led_by(self, number: int) -> int:
-        """A partition that this broker leads; every broker leads one of three when all are in sync."""
+        """A partition that this broker leads.
+
+        Every broker leads one of three when all are in sync."""
         found = eventually(
             lambda: [index for index in range(PARTITIONS) if self.cluster.leader(TOPIC, index) == number],
             what=f"broker {number} leads",
@@ -100,7 +104,8 @@ def ends_whole(cuttable: Cuttable, load: Load, epochs: Epochs) -> None:
 
 @pytest.mark.parametrize("role", ["controller", "other"])
 def test_cut_off_from_coordination_a_broker_is_replaced_and_comes_back(cuttable: Cuttable, role: str) -> None:
-    """Its session ends: others lead and control; what it takes as leader until then is never acknowledged."""
+    """Its session ends: others lead and control; what it takes as leader until then
+    is never acknowledged."""
     cluster = cuttable.cluster
     controller = cluster.controller()
     victim = controller if role == "controller" else (controller + 1) % BROKERS
@@ -121,7 +126,8 @@ def test_cut_off_from_coordination_a_broker_is_replaced_and_comes_back(cuttable:
 def test_cut_off_from_the_other_brokers_a_follower_leaves_the_set_in_time_and_comes_back(
     cuttable: Cuttable, record_property
 ) -> None:
-    """Its session lives, so only its lag shows the cut; writes to partitions that it leads wait, for it cannot ask the controller."""
+    """Its session lives, so only its lag shows the cut; writes to partitions that it leads wait,
+    for it cannot ask the controller."""
     cluster = cuttable.cluster
     victim = (cluster.controller() + 1) % BROKERS
     followed = [cuttable.led_by(number) for number in range(BROKERS) if number != victim]
@@ -145,7 +151,8 @@ def test_cut_off_from_the_other_brokers_a_follower_leaves_the_set_in_time_and_co
 
 
 def test_a_controller_cut_off_from_the_others_shrinks_its_own_sets_and_refuses_acks_all(cuttable: Cuttable) -> None:
-    """Alone in the set it is below min.insync.replicas: NOT_ENOUGH_REPLICAS until the others are back."""
+    """Alone in the set it is below min.insync.replicas: NOT_ENOUGH_REPLICAS until
+    the others are back."""
     cluster = cuttable.cluster
     victim = cluster.controller()
     partition = cuttable.led_by(victim)

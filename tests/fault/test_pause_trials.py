@@ -1,11 +1,14 @@
-"""Processes stopped (SIGSTOP) until others have taken their place, then let go on: zombies change nothing.
+"""Processes stopped (SIGSTOP) until others have taken their place, then let go on:
+zombies change nothing.
 
-``BARNABAS_PAUSES`` is how many pauses there are in all (default 3: a leader, the controller, the coordination server;
-50 for a full trial). Sessions are of 2 s, so that a pause of a broker ends its session soon.
+``BARNABAS_PAUSES`` is how many pauses there are in all (default 3: a leader, the controller,
+the coordination server; 50 for a full trial). Sessions are of 2 s, so that a pause of a
+broker ends its session soon.
 
-What waits in the paused leader's sockets is handled first when it goes on: an idempotent load, and on a connection of
-our own a record with acks=1 and one with acks=all. The one with acks=1 may be acknowledged by the zombie and lost, as
-Kafka documents; the one with acks=all is acknowledged only if it stays.
+What waits in the paused leader's sockets is handled first when it goes on: an idempotent load,
+and on a connection of our own a record with acks=1 and one with acks=all. The one with acks=1
+may be acknowledged by the zombie and lost, as Kafka documents; the one with acks=all is
+acknowledged only if it stays.
 """
 
 import os
@@ -57,7 +60,8 @@ class StaleWrites:
     _next: Iterator[int] = field(default_factory=lambda: iter(range(STALE, 2 * STALE)))
 
     def send(self, port: int, partition: int) -> "Sent":
-        """The kernel takes the requests for the paused process: ``connect`` before the pause, this in it."""
+        """The kernel takes the requests for the paused process: ``connect`` before
+        the pause, this in it."""
         return Sent(self, socket.create_connection(("127.0.0.1", port), 30), partition)
 
     def take(self, number: int, acks: int, error_code: int) -> None:
@@ -96,7 +100,9 @@ class Sent:
             self._sent.append((number, acks))
 
     def answers(self) -> None:
-        """Wait for what the leader says now that it goes on; a connection that it closes is a refusal."""
+        """Wait for what the leader says now that it goes on.
+
+        A connection that it closes is a refusal."""
         with self._connection as connection:
             connection.settimeout(60)
             for number, acks in self._sent:
@@ -144,7 +150,8 @@ def pause_coordination(server: Server, load: Load) -> None:
 
 
 def test_zombies_lose_and_double_nothing_and_leave_equal_logs(tmp_path: Path, record_property) -> None:
-    """After each pause the zombie hears that it was replaced, cuts its log back, and is in sync again."""
+    """After each pause the zombie hears that it was replaced, cuts its log back, and
+    is in sync again."""
     rng = random.Random(SEED)
     settings = {"zookeeper.session.timeout.ms": SESSION_MS, "zookeeper.connection.timeout.ms": 18_000}
     with trio(tmp_path, settings) as cluster:
@@ -156,7 +163,8 @@ def test_zombies_lose_and_double_nothing_and_leave_equal_logs(tmp_path: Path, re
         for pause in range(PAUSES):
             load.goes_on(500, "the load goes on")
             cluster.wait_until_in_sync(TOPIC)
-            time.sleep(rng.uniform(0, 0.2))  # the moment of the pause is the trial's chance, not a wait
+            # The moment of the pause is the trial's chance, not a wait.
+            time.sleep(rng.uniform(0, 0.2))
             match VICTIMS[pause % 3]:
                 case "leader":
                     pause_broker(cluster, epochs, load, stale, cluster.leader(TOPIC, rng.randrange(3)))

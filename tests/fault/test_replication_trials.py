@@ -1,8 +1,8 @@
 """Three brokers as processes, RF 3, min ISR 2, an idempotent acks=all load, and kills with 9.
 
-``BARNABAS_RUNS`` clusters (default 1) see ``BARNABAS_KILLS`` kills each (default 3: a leader, the controller, the
-coordination server), with at least ``BARNABAS_ACKNOWLEDGED`` records (default 5,000). A full trial is 20 runs of 5
-kills and 20,000 records.
+``BARNABAS_RUNS`` clusters (default 1) see ``BARNABAS_KILLS`` kills each (default 3: a leader, the
+controller, the coordination server), with at least ``BARNABAS_ACKNOWLEDGED`` records (default
+5,000). A full trial is 20 runs of 5 kills and 20,000 records.
 """
 
 import os
@@ -49,7 +49,8 @@ def test_servers_killed_with_9_lose_and_double_nothing_and_the_logs_end_equal(
         for kill in range(KILLS):
             load.goes_on(ACKNOWLEDGED // (KILLS + 1), "the load goes on")
             cluster.wait_until_in_sync(TOPIC)
-            time.sleep(rng.uniform(0, 0.3))  # the moment of the kill is the trial's chance, not a wait
+            # The moment of the kill is the trial's chance, not a wait.
+            time.sleep(rng.uniform(0, 0.3))
             victim = VICTIMS[(kill + run) % len(VICTIMS)]
             server = chosen(cluster, victim)
             server.kill()

@@ -1,4 +1,5 @@
-"""What a client sees while a broker gets very large batches, forged ones, many offsets, and several such things at once.
+"""What a client sees while a broker gets very large batches, forged ones, many offsets, and
+several such things at once.
 
 `support.stalls` says what a stall is, and what the machine's load explains of it.
 """
@@ -111,7 +112,8 @@ def report(stalls: Stalls, record_property: Callable[[str, object], None]) -> No
 def test_no_large_or_forged_batch_keeps_a_producer_waiting(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    """Thousands of records for compacted topics and topics of another codec, their compaction, and bombs at both."""
+    """Thousands of records for compacted topics and topics of another codec, their
+    compaction, and bombs at both."""
     with one_broker(tmp_path, _SETTINGS) as (stalls, admin, port):
         create_topic(admin, "keys", partitions=1, replication_factor=1, configs=_COMPACTED)
         create_topic(
@@ -147,7 +149,8 @@ def test_no_large_or_forged_batch_keeps_a_producer_waiting(
         for _ in range(3):
             eventually(lambda: produce(port, "keys", bytes(plain)) is ErrorCode.NONE)
         eventually(lambda: "Compacted keys-0" in log.read_text(), timeout_s=120)  # numpy is loaded
-        # As a broker without the check left it: what a compressed batch holds is not looked at here.
+        # As a broker without the check left it: what a compressed batch holds is not
+        # looked at here.
         unchecked = {"segment.bytes": "1000000", "compression.check": "false"}
         create_topic(admin, "bomb", partitions=1, replication_factor=1, configs=unchecked)
         large = forged(bytes(BOMB_MIB << 20), 2, CompressionType.GZIP)
@@ -169,7 +172,9 @@ def test_no_large_or_forged_batch_keeps_a_producer_waiting(
 def test_no_number_of_offsets_and_no_mixture_keeps_a_producer_waiting(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    """Offsets of many groups; then topics, commits, large batches and a compaction at once. A clean start loads them."""
+    """Offsets of many groups; then topics, commits, large batches and a compaction at once.
+
+    A clean start loads them."""
     with one_broker(tmp_path, _SETTINGS) as (stalls, admin, port):
         create_topic(admin, "large", partitions=PARTITIONS, replication_factor=1)
         create_topic(

@@ -1,4 +1,5 @@
-"""What a client sees while a broker does something large: a producer of one record each millisecond beside each operation.
+"""What a client sees while a broker does something large: a producer of one record each
+millisecond beside each operation.
 
 `support.stalls` says what a stall is, and what the machine's load explains of it.
 """
@@ -50,7 +51,8 @@ FAILOVER_S = 1.0
 def test_no_large_operation_keeps_a_producer_waiting(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    """A large topic made, described, used in single requests, deleted and purged; requests that name very much."""
+    """A large topic made, described, used in single requests, deleted and purged;
+    requests that name very much."""
     indexes = range(PARTITIONS)
     batch = build_batch([Record(0, int(time.time() * 1000), None, b"x" * 100)])
 
@@ -153,7 +155,8 @@ def test_no_large_operation_keeps_a_producer_waiting(
 def test_a_dead_controllers_leaders_move_within_a_second(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    """Three brokers with many partitions each: the controller is killed, and every partition has another leader."""
+    """Three brokers with many partitions each: the controller is killed, and every
+    partition has another leader."""
     with ProcessCluster(3, data_dir=tmp_path) as cluster:
         with AdminConnection(cluster.bootstrap_servers, TIMEOUTS) as admin:
             create_topic(admin, "large", partitions=PARTITIONS, replication_factor=3)

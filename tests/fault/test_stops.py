@@ -15,7 +15,8 @@ PATIENT = {"controller.socket.timeout.ms": 300_000, "controlled.shutdown.retry.b
 
 
 def test_brokers_stop_soon_when_the_coordination_server_is_dead(tmp_path: Path) -> None:
-    """A controlled shutdown is impossible, so no broker waits for it, whether it is controller or not."""
+    """A controlled shutdown is impossible, so no broker waits for it, whether it is
+    controller or not."""
     with trio(tmp_path, PATIENT) as cluster:
         cluster.create("t")
         cluster.zookeeper.kill()
@@ -27,7 +28,8 @@ def test_brokers_stop_soon_when_the_coordination_server_is_dead(tmp_path: Path) 
 
 
 def test_all_brokers_stop_soon_together_and_serve_everything_after_the_next_start(tmp_path: Path) -> None:
-    """The controller goes too: the others ask the next one, and what was acknowledged is there when all are back."""
+    """The controller goes too: the others ask the next one, and what was acknowledged is
+    there when all are back."""
     with trio(tmp_path, PATIENT) as cluster:
         cluster.create("trial")
         load = Load(cluster.bootstrap, "trial")

@@ -1,7 +1,8 @@
 """Fuzz target: every reader of ZooKeeper's records, the transaction log's entries, snapshots.
 
-``fuzz`` takes any bytes: the first chooses the reader. It returns for whatever is read or refused with
-`CorruptDataError`; anything else that it raises is a bug. By hand: ``python tests/fuzz/fuzz_jute.py [SEED]``.
+``fuzz`` takes any bytes: the first chooses the reader. It returns for whatever is read or refused
+with `CorruptDataError`; anything else that it raises is a bug. By hand:
+``python tests/fuzz/fuzz_jute.py [SEED]``.
 """
 
 import contextlib

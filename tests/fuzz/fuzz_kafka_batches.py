@@ -1,7 +1,8 @@
 """Fuzz target: record batches, their records and compression, and the coordinators' records.
 
-``fuzz`` takes any bytes: the first chooses the reader. It returns for whatever is read or refused with a Kafka error;
-anything else that it raises is a bug. By hand: ``python tests/fuzz/fuzz_kafka_batches.py [SEED]``.
+``fuzz`` takes any bytes: the first chooses the reader. It returns for whatever is read or refused
+with a Kafka error; anything else that it raises is a bug. By hand:
+``python tests/fuzz/fuzz_kafka_batches.py [SEED]``.
 """
 
 import contextlib

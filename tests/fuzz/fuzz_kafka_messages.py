@@ -1,8 +1,9 @@
 """Fuzz target: request headers and every message of the Kafka protocol.
 
-``fuzz`` takes any bytes: the first three choose an API, a direction and a version, the rest is what a peer sent. It
-returns for whatever is read or malformed; anything else that it raises is a bug. Run by tests/fuzz/test_fuzz_kafka.py
-for a moment, by hand for as long as you like: ``python tests/fuzz/fuzz_kafka_messages.py [SEED]``.
+``fuzz`` takes any bytes: the first three choose an API, a direction and a version, the rest is what
+a peer sent. It returns for whatever is read or malformed; anything else that it raises is a bug.
+Run by tests/fuzz/test_fuzz_kafka.py for a moment, by hand for as long as you like:
+``python tests/fuzz/fuzz_kafka_messages.py [SEED]``.
 """
 
 import contextlib

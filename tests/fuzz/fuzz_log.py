@@ -1,7 +1,7 @@
 """Random bytes at every reader of the log: appends, recovery, indexes, snapshots, checkpoints.
 
-Run ``python tests/fuzz/fuzz_log.py [SECONDS] [SEED]``. Any exception but the documented ones is a find; the seed and the
-bytes are printed.
+Run ``python tests/fuzz/fuzz_log.py [SECONDS] [SEED]``. Any exception but the documented ones is a
+find; the seed and the bytes are printed.
 """
 
 import logging

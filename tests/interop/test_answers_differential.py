@@ -1,4 +1,5 @@
-"""The same requests to Apache's broker and to ours where they are refused: codes and words are equal."""
+"""The same requests to Apache's broker and to ours where they are refused: codes and
+words are equal."""
 
 import time
 from collections.abc import Iterator
@@ -37,7 +38,8 @@ pytestmark = [pytest.mark.interop, pytest.mark.java, needs_reference]
 
 @pytest.fixture(scope="module")
 def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]:
-    """The ports of an Apache broker and of one of ours, both with a topic of one partition, ``there``."""
+    """The ports of an Apache broker and of one of ours, both with a topic of one
+    partition, ``there``."""
     with (
         apache_cluster(tmp_path_factory.mktemp("apache")) as apache,
         up(tmp_path_factory.mktemp("ours") / "data") as ours,
@@ -125,7 +127,8 @@ def produce(port: int, topic: str, records: list[Record]) -> tuple[Any, ...]:
 
 
 def test_records_with_a_bad_timestamp_are_rejected_in_the_same_words(ports: tuple[int, int]) -> None:
-    """Too far behind the broker's clock, and too far ahead of it; each such record is named by its index."""
+    """Too far behind the broker's clock, and too far ahead of it; each such record
+    is named by its index."""
     now_ms = int(time.time() * 1000)
     for port in ports:
         limits = {"message.timestamp.before.max.ms": "60000", "message.timestamp.after.max.ms": "60000"}
@@ -220,7 +223,8 @@ def credential(name: str, mechanism: int = 1, iterations: int = 4096) -> ScramCr
 
 
 def test_scram_credentials_that_cannot_be_altered_are_answered_alike(ports: tuple[int, int]) -> None:
-    """Each user has one result; empty names and other wrong entries come before duplicates, missing ones and successes."""
+    """Each user has one result; empty names and other wrong entries come before duplicates,
+    missing ones and successes."""
     requests = [
         ([credential("")], []),
         ([credential(""), credential("")], [("", 1), ("", 2), ("", 9)]),

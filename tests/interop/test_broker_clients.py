@@ -1,4 +1,5 @@
-"""The data path with clients that are not ours: librdkafka, kafka-python and aiokafka, every codec, and restarts."""
+"""The data path with clients that are not ours: librdkafka, kafka-python and aiokafka,
+every codec, and restarts."""
 
 import asyncio
 import time
@@ -158,7 +159,8 @@ def test_a_record_larger_than_the_fetch_limits_is_delivered(cluster: Up) -> None
 
 @pytest.mark.fault
 def test_what_was_acknowledged_is_there_after_a_clean_and_an_unclean_stop(tmp_path: Path) -> None:
-    """A broker is stopped with SIGTERM, then with kill -9; the producer goes on with its sequence numbers."""
+    """A broker is stopped with SIGTERM, then with kill -9; the producer goes on with
+    its sequence numbers."""
     ports = free_ports(2)
     (tmp_path / "zoo.cfg").write_text(
         f"tickTime=500\ndataDir={tmp_path}/zk\nclientPort={ports[0]}\nclientPortAddress=127.0.0.1\n"

@@ -1,4 +1,5 @@
-"""The metrics page of brokers: Prometheus' own parser reads it, and its values are what was done to the cluster."""
+"""The metrics page of brokers: Prometheus' own parser reads it, and its values are what
+was done to the cluster."""
 
 import urllib.error
 from collections.abc import Iterator
@@ -60,7 +61,8 @@ def test_every_broker_shows_what_it_leads_and_one_is_controller(monitored: Monit
 
 
 def test_what_clients_produce_and_consume_is_counted_for_its_topic(monitored: Monitored) -> None:
-    """Bytes are those of the logs: they come in once, go out to each follower, and to a consumer that reads all."""
+    """Bytes are those of the logs: they come in once, go out to each follower, and to a
+    consumer that reads all."""
     cluster, ports = monitored
     cluster.create("counted", 3)
     produced = 0
@@ -158,7 +160,8 @@ def test_what_holds_the_event_loop_is_counted_with_its_place() -> None:
     (place,) = (place for place in after if "PRODUCE" in place)
     assert "net/sockets.py" in place
     assert after[place] - before.get(place, 0) >= 3
-    assert seconds[place] >= 0.24  # what the thread waited for a CPU is taken off, with an error of 5 ms
+    # What the thread waited for a CPU is taken off, with an error of 5 ms.
+    assert seconds[place] >= 0.24
     assert page["event_loop_slow_callbacks_total"] == sum(after.values())
     assert page["event_loop_slow_seconds_total"] == pytest.approx(sum(seconds.values()), abs=1e-3)
     assert page["event_loop_slowest_callback_seconds"] >= 0.08
@@ -177,7 +180,10 @@ def test_what_holds_the_event_loop_is_counted_with_its_place() -> None:
     ],
 )
 def test_an_address_that_cannot_be_used_stops_the_start(monitored: Monitored, address: str, reason: str) -> None:
-    """With the reason. Here the port of another broker's page, an address of another machine, and what is no address."""
+    """With the reason.
+
+    Here the port of another broker's page, an address of another machine, and what
+    is no address."""
     _, ports = monitored
     with pytest.raises(BarnabasError) as refused:
         Cluster(settings={"metrics.http.address": address.format(port=ports[0])}).start()

@@ -1,4 +1,5 @@
-"""The tools of a replicated cluster, on Apache's brokers and on ours, most of them beside Apache's tools."""
+"""The tools of a replicated cluster, on Apache's brokers and on ours, most of them
+beside Apache's tools."""
 
 import json
 import re
@@ -91,7 +92,8 @@ def theirs(cluster: Any, tool: str, *args: object) -> tuple[int, str]:
 
 
 def test_records_are_deleted_and_each_refusal_is_reported(run: Run, cluster: Any, tmp_path: Path) -> None:
-    """Before an offset, before the high watermark (-1), beyond the end, and of a partition that is not there."""
+    """Before an offset, before the high watermark (-1), beyond the end, and of a
+    partition that is not there."""
     make_topic(run, cluster, "deleted", "0,0,0", records=30)
     wanted = [("deleted", 0, 4), ("deleted", 1, -1), ("deleted", 2, 99), ("deleted", 3, 1)]
     entries = [{"topic": topic, "partition": number, "offset": offset} for topic, number, offset in wanted]
@@ -262,7 +264,8 @@ def test_log_dirs_are_apaches_json(run: Run, apache: Any) -> None:
 @pytest.mark.java
 @needs_reference
 def test_elections_give_the_preferred_replica_the_lead(run: Run, cluster: Any, tmp_path: Path) -> None:
-    """After a plan changed who is preferred; a second election is not needed, an unknown partition an error."""
+    """After a plan changed who is preferred; a second election is not needed, an
+    unknown partition an error."""
     make_topic(run, cluster, "elected", "0:1,0:1")
     plan = plan_file(tmp_path / "plan.json", "elected", [[1, 0], [1, 0]])
     assert run(cluster, "reassign-partitions", "--execute", "--reassignment-json-file", plan)[0] == 0

@@ -1,4 +1,6 @@
-"""The commands for measurements and trials, which have Kafka's options and output; Apache's own beside them."""
+"""The commands for measurements and trials, which have Kafka's options and output.
+
+Apache's own beside them."""
 
 import json
 import os
@@ -70,7 +72,8 @@ def test_throughput_is_measured_in_both_directions(cluster: Up) -> None:
 
 
 def test_a_given_throughput_is_kept(cluster: Up) -> None:
-    """200 records at 400 a second take half a second, and on a machine with other work somewhat longer."""
+    """200 records at 400 a second take half a second, and on a machine with other
+    work somewhat longer."""
     run("topics", "--create", "--topic", "slow", "--bootstrap-server", cluster.bootstrap)
     out = run(
         *("producer-perf-test", "--topic", "slow", "--num-records", 200, "--payload-monotonic", "--throughput", 400),
@@ -81,7 +84,8 @@ def test_a_given_throughput_is_kept(cluster: Up) -> None:
 
 
 def test_the_latency_from_end_to_end_is_measured(cluster: Up, tmp_path: Path) -> None:
-    """The topic is created, and the percentiles are there; the file is that of Apache's own test of its tool."""
+    """The topic is created, and the percentiles are there; the file is that of
+    Apache's own test of its tool."""
     file = tmp_path / "client.properties"
     file.write_text("compression_type=none\nsecurity.protocol=PLAINTEXT\n")
     out = run("e2e-latency", cluster.bootstrap, "end-to-end", 30, "all", 100, file)

@@ -50,7 +50,8 @@ class Reader:
 @needs("../shared/data/customers.csv")
 @pytest.mark.parametrize("members", [2, 5])
 def test_a_group_shares_the_customers_by_partitions(bootstrap: str, members: int, tmp_path: Path) -> None:
-    """Every record once, each member the whole of its partitions, and members beyond the partitions idle."""
+    """Every record once, each member the whole of its partitions, and members beyond
+    the partitions idle."""
     topic, group = f"customers-{members}", f"customer-group-{members}"
     broker = ["--bootstrap-server", bootstrap]
     made = barnabas("topics", *broker, "--create", "--topic", topic, "--partitions", 3, "--replication-factor", 1)

@@ -1,4 +1,5 @@
-"""zookeeper-shell: every command of zkCli, one-shot and from a pipe, beside Java's own shell on the same server."""
+"""zookeeper-shell: every command of zkCli, one-shot and from a pipe, beside Java's own
+shell on the same server."""
 
 import json
 import re
@@ -52,7 +53,8 @@ def option_names(usage: str) -> set[str]:
 
 
 def test_data_in_base64_and_deletions_in_batches(server: CoordinationProcess) -> None:
-    """set -b and get -b; deleteall -b sends some at a time, children first; removewatches -l needs the server while it is there."""
+    """set -b and get -b; deleteall -b sends some at a time, children first; removewatches -l needs
+    the server while it is there."""
     lines = ["create /a x", "set -b /a AAH/", "get -b /a", "get -x /a", "set -b /a no!", "deleteall -b 0 /a"]
     lines += [f"create /a/{number} x" for number in range(7)] + ["create /a/0/deep x", "deleteall /a -b 3", "ls /"]
     lines += ["create /w x", "removewatches /w -l"]
@@ -158,7 +160,8 @@ def test_config_and_reconfig_without_an_ensemble(
 def test_scripts_get_a_json_document_for_each_command(
     server: CoordinationProcess, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """One line for one command, failures with the service's code; watch events are lines of their own."""
+    """One line for one command, failures with the service's code; watch events are
+    lines of their own."""
     script = (
         "create /a x\nset -b /a AP8=\nget /a\nget -s -x /a\nls -s /\nls -R /a\nstat -w /a\ndelete /a\nget /a\nnonsense\n"
         "create /b\nget /b\ngetAcl /b\nsetquota -n 3 /b\nlistquota /b\nwhoami\nversion\nhistory\nconfig -c\nquit\n"

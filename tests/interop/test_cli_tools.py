@@ -1,4 +1,5 @@
-"""Our tools on our broker and on Apache's; where it is sensible, word for word as Apache's print."""
+"""Our tools on our broker and on Apache's; where it is sensible, word for word as
+Apache's print."""
 
 import io
 import json

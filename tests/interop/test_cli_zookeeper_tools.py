@@ -1,4 +1,5 @@
-"""zookeeper-status, zookeeper-dump and zookeeper-server-stop, on servers of ours and on files of Apache's."""
+"""zookeeper-status, zookeeper-dump and zookeeper-server-stop, on servers of ours and
+on files of Apache's."""
 
 import json
 import os
@@ -65,7 +66,8 @@ def dumped(capsys: pytest.CaptureFixture[str], path: Path) -> list[dict[str, obj
 def test_dump_shows_logs_and_snapshots_of_either_kind(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], apache: bool
 ) -> None:
-    """Every transaction with its fields, every node with its stat; bytes that are no text in base64."""
+    """Every transaction with its fields, every node with its stat; bytes that are no
+    text in base64."""
     for _ in range(2):  # Apache's server takes a snapshot at its start
         with coordination_server(tmp_path, apache=apache, snapCount=2) as server:
             if not list(server.version_dir.glob("log.*")):

@@ -1,4 +1,5 @@
-"""What README's table says of Python's clients and of kcat beyond the data path: offsets, idempotence, admin calls."""
+"""What README's table says of Python's clients and of kcat beyond the data path: offsets,
+idempotence, admin calls."""
 
 import asyncio
 import subprocess

@@ -1,4 +1,5 @@
-"""The mirror maker between two clusters of ours, with properties files as the first clients had them."""
+"""The mirror maker between two clusters of ours, with properties files as the first
+clients had them."""
 
 import os
 import signal
@@ -17,7 +18,8 @@ from support.waiting import eventually
 pytestmark = [pytest.mark.interop]
 BOUNCES = int(os.environ.get("BARNABAS_BOUNCES", "2"))
 EACH = 10_000
-START_MS = int(time.time() * 1000) - 1_000_000  # older records than log.retention.ms may be deleted at any time
+# Older records than log.retention.ms may be deleted at any time.
+START_MS = int(time.time() * 1000) - 1_000_000
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +118,8 @@ def fields(record: Record) -> tuple[object, ...]:
 
 
 def test_records_arrive_whole_and_new_topics_are_found(source: Up, target: Up, start: Callable[..., Mirror]) -> None:
-    """Other partition counts, equal keys together and in order, a topic made while running, a clean stop."""
+    """Other partition counts, equal keys together and in order, a topic made while
+    running, a clean stop."""
     fill(source, "first.a", 500)
     fill(source, "other", 5)
     mirror = start("mirror-1", '"first.*"')
@@ -143,7 +146,8 @@ def test_records_arrive_whole_and_new_topics_are_found(source: Up, target: Up, s
 
 
 def test_a_mirror_without_any_topic_waits_for_one(source: Up, target: Up, start: Callable[..., Mirror]) -> None:
-    """All topics that it mirrors are deleted: it gives up its subscription, and takes the topic that comes again."""
+    """All topics that it mirrors are deleted: it gives up its subscription, and takes
+    the topic that comes again."""
     fill(source, "gone.a", 100)
     mirror = start("mirror-gone", "gone.a", "--offset.commit.interval.ms", "200")
     try:
@@ -176,7 +180,8 @@ def test_a_mirror_started_again_goes_on_where_it_stopped(source: Up, target: Up,
 def test_a_mirror_that_is_killed_again_and_again_loses_nothing(
     source: Up, target: Up, start: Callable[..., Mirror], record_property
 ) -> None:
-    """kill -9 once it copies, with more records each time: in the end all are there, some perhaps more than once."""
+    """kill -9 once it copies, with more records each time: in the end all are there,
+    some perhaps more than once."""
     mirrored: list[int] = []
     for bounce in range(BOUNCES):
         fill(source, "killed", EACH, first=bounce * EACH)

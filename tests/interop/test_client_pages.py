@@ -95,7 +95,8 @@ def test_the_programs_pass_a_strict_type_checker(title: str, tmp_path: Path) -> 
 
 
 def test_the_programs_pass_pyright_and_a_wrong_name_does_not(tmp_path: Path) -> None:
-    """In its strict mode; basedpyright is pyright with a Node.js from PyPI, so it needs no network."""
+    """In its strict mode; basedpyright is pyright with a Node.js from PyPI, so it
+    needs no network."""
     if importlib.util.find_spec("basedpyright") is None:
         pytest.skip("basedpyright is missing: it is in the extra dev")
     for number, title in enumerate(("Keys and values", "A web service", "A worker")):

@@ -28,7 +28,8 @@ from support.reference import apache_cluster, apache_tool
 from support.servers import up
 from support.waiting import eventually
 
-START_MS = int(time.time() * 1000) - 100_000  # older records than log.retention.ms may be deleted at any time
+# Older records than log.retention.ms may be deleted at any time.
+START_MS = int(time.time() * 1000) - 100_000
 
 pytestmark = [pytest.mark.interop]
 
@@ -140,7 +141,8 @@ def test_an_own_partitioner_decides(bootstrap: str, topic: str) -> None:
 def test_records_without_a_key_go_round_the_partitions_where_that_is_asked_for(
     bootstrap: str, topic: str, name: str
 ) -> None:
-    """The partitioner of the first clients, and Java's: one partition after the other, each as often."""
+    """The partitioner of the first clients, and Java's: one partition after the
+    other, each as often."""
     with Producer({"bootstrap.servers": bootstrap, "partitioner.class": name}) as producer:
         placed = [receipt.result(60).partition for receipt in [producer.send(topic, str(n)) for n in range(9)]]
     assert placed == [0, 1, 2] * 3
@@ -195,7 +197,8 @@ def test_only_what_was_handed_out_and_processed_is_committed(bootstrap: str, top
 
 
 def test_a_rebalance_gives_no_record_to_two_members(bootstrap: str, topic: str) -> None:
-    """A second member joins while the first holds fetched records: each record is processed once."""
+    """A second member joins while the first holds fetched records: each record is
+    processed once."""
     total = 3000
     with Producer({"bootstrap.servers": bootstrap, "partitioner.class": "round_robin"}) as producer:
         for number in range(total):
@@ -303,7 +306,9 @@ def test_a_consumer_that_may_create_topics_waits_for_the_topic_it_causes_to_be_m
 
 
 def test_a_partition_that_is_not_there_is_reported(bootstrap: str, topic: str) -> None:
-    """librdkafka waits for it in silence. A number of partitions that no request can hold is refused."""
+    """librdkafka waits for it in silence.
+
+    A number of partitions that no request can hold is refused."""
     with (
         Admin({"bootstrap.servers": bootstrap}) as admin,
         pytest.raises(ConfigurationError, match="the request cannot be sent"),
@@ -317,7 +322,8 @@ def test_a_partition_that_is_not_there_is_reported(bootstrap: str, topic: str) -
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 def test_a_seek_in_on_assign_says_where_reading_begins(bootstrap: str, topic: str, strategy: str) -> None:
-    """Such as an offset that a database keeps beside what was made of the records; a pause there holds, too."""
+    """Such as an offset that a database keeps beside what was made of the records; a
+    pause there holds, too."""
     with Producer({"bootstrap.servers": bootstrap}) as producer:
         for number in range(10):
             producer.send(topic, str(number), partition=number % 2)
@@ -336,7 +342,8 @@ def test_a_seek_in_on_assign_says_where_reading_begins(bootstrap: str, topic: st
 
 
 def test_callbacks_of_the_asyncio_consumer_await_its_methods(bootstrap: str, topic: str) -> None:
-    """A seek says from where reading begins, a commit before a partition goes is in time, and other tasks go on meanwhile."""
+    """A seek says from where reading begins, a commit before a partition goes is in time, and
+    other tasks go on meanwhile."""
     called: list[str] = []
 
     async def scenario() -> None:
@@ -370,7 +377,8 @@ def test_callbacks_of_the_asyncio_consumer_await_its_methods(bootstrap: str, top
 
 
 def test_a_consumer_pauses_seeks_and_looks_offsets_up(bootstrap: str, topic: str) -> None:
-    """pause holds back what was fetched already; position, lag and offsets_for_times count what was handed out."""
+    """pause holds back what was fetched already; position, lag and offsets_for_times
+    count what was handed out."""
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
     with Producer({"bootstrap.servers": bootstrap}) as producer:
         for number in range(10):

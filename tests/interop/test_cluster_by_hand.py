@@ -1,4 +1,5 @@
-"""The course's cluster as its notes have it: zoo.cfg, three properties files, each server started by hand."""
+"""The course's cluster as its notes have it: zoo.cfg, three properties files, each
+server started by hand."""
 
 import glob
 import re
@@ -66,7 +67,8 @@ def cluster(tmp_path: Path) -> Iterator[ByHand]:
 
 
 def test_the_commands_of_the_notes_work_as_written(cluster: ByHand) -> None:
-    """Create with replication factor 3, describe, produce by old and new names, dump all logs, stop broker 0."""
+    """Create with replication factor 3, describe, produce by old and new names, dump
+    all logs, stop broker 0."""
     eventually(lambda: cluster.ids() == "[0, 1, 2]", timeout_s=60, what="three brokers")
     members_known(cluster.brokers, 3)
     broker = ["--bootstrap-server", f"localhost:{cluster.ports[0]}"]

@@ -1,4 +1,5 @@
-"""The same questions about configuration to Apache's broker and to ours: the answers are equal, or the difference is listed."""
+"""The same questions about configuration to Apache's broker and to ours: the answers are equal, or
+the difference is listed."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -74,7 +75,8 @@ def alter(port: int, kind: int, entity: str, *operations: tuple[str, int, str | 
 
 
 def test_brokers_list_the_same_properties_with_the_same_defaults(ports: tuple[int, int]) -> None:
-    """Names, types, defaults, and whether they are read-only or sensitive; each has a documentation."""
+    """Names, types, defaults, and whether they are read-only or sensitive; each has
+    a documentation."""
     theirs, ours = ({entry.name: entry for entry in describe(port, BROKER, "0").configs} for port in ports)
     assert set(ours) - set(theirs) == OUR_OWN
     assert set(theirs) - set(ours) == set()
@@ -181,7 +183,8 @@ def test_changes_of_a_broker_are_answered_alike(
 def test_changes_of_log_levels_are_answered_alike(
     ports: tuple[int, int], entity: str, operation: tuple[str, int, str | None]
 ) -> None:
-    """Codes and words; Apache's message for another broker's id names its own id twice, so that one is left out."""
+    """Codes and words; Apache's message for another broker's id names its own id twice,
+    so that one is left out."""
     theirs, ours = (alter(port, BROKER_LOGGER, entity, operation, validate_only=True) for port in ports)
     assert ours == theirs
 
@@ -203,7 +206,8 @@ def test_the_root_logger_has_the_level_that_was_set(ports: tuple[int, int]) -> N
     ("kind", "name"), [(0, "x"), (1, "x"), (3, "x"), (8, ""), (8, "7"), (8, "x"), (16, "x"), (32, "x"), (99, "x")]
 )
 def test_resources_that_cannot_be_described_are_answered_alike(ports: tuple[int, int], kind: int, name: str) -> None:
-    """Types that do not exist, for which Apache only has words about any invalid request, and loggers of others."""
+    """Types that do not exist, for which Apache only has words about any invalid
+    request, and loggers of others."""
     theirs, ours = (describe(port, kind, name) for port in ports)
     assert ours.error_code == theirs.error_code
     if kind in (8, 16):
@@ -243,7 +247,8 @@ ENCRYPTED = "keyFactory=PBKDF2WithHmacSHA512,cipherAlgorithm=AES/CBC/PKCS5Paddin
 def test_what_a_brokers_znode_holds_without_effect_keeps_no_change_from_being_made(
     clusters: tuple[Reference, Up], ports: tuple[int, int], entity: str, name: str, text: str
 ) -> None:
-    """Such as a password under another secret: Apache's broker removes what can have no effect, and so does ours."""
+    """Such as a password under another secret: Apache's broker removes what can have no
+    effect, and so does ours."""
     path = config_path("brokers", entity or "<default>")
     left = []
     for cluster, port in zip(clusters, ports, strict=True):

@@ -147,7 +147,8 @@ def leaders(client: AdminClient, topic: str) -> set[int]:
 @pytest.mark.java
 @pytest.mark.fault
 def test_apaches_broker_works_under_our_controller_and_ours_under_apaches(tmp_path: Path) -> None:
-    """One ensemble, both kinds of brokers: topics lie on all of them under a controller of either kind; so does deletion."""
+    """One ensemble, both kinds of brokers: topics lie on all of them under a controller of
+    either kind; so does deletion."""
     single = {"offsets.topic.replication.factor": "1"}
     with (
         up(tmp_path / "ours", brokers=2) as ours,

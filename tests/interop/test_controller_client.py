@@ -64,6 +64,7 @@ async def refusals(client):  # type: ignore[no-untyped-def]  # an asynchronous g
 
 
 def test_every_operation_and_a_reconnection_on_apaches_server(tmp_path: Path) -> None:
-    """Watches, sequences, ephemerals, multi, thousands in flight, and the same session on the next connection."""
+    """Watches, sequences, ephemerals, multi, thousands in flight, and the same
+    session on the next connection."""
     with apache_cluster(tmp_path) as reference:
         asyncio.run(converse(reference.zookeeper))

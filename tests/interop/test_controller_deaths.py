@@ -1,4 +1,5 @@
-"""Deaths that the controller does not see: its own with another broker's, and ours where Apache's broker rules."""
+"""Deaths that the controller does not see: its own with another broker's, and ours
+where Apache's broker rules."""
 
 from pathlib import Path
 
@@ -53,7 +54,8 @@ def test_a_controller_and_another_broker_that_die_at_once_are_noticed_at_once(tm
 @needs_reference
 @pytest.mark.java
 def test_our_brokers_witness_each_others_death_under_apaches_controller(tmp_path: Path) -> None:
-    """Apache's controller elects a leader in the dead one's place as soon as its registration goes."""
+    """Apache's controller elects a leader in the dead one's place as soon as its
+    registration goes."""
     with mixed_cluster(tmp_path, [APACHES, OURS, OURS], settings=SETTINGS) as cluster:
         cluster.give_office_to(0)
         prepare(cluster, "1:2,1:0")

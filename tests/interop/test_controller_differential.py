@@ -151,7 +151,8 @@ def requests(version: int) -> list[tuple[Any, type, int]]:
 
 
 def normal(wire: Wire, answer: Any) -> str:
-    """Without what Apache's brokers choose by themselves, and without what ours have beside Kafka's."""
+    """Without what Apache's brokers choose by themselves, and without what ours have
+    beside Kafka's."""
     for topic in getattr(answer, "topics", None) or ():
         for part in ("configs", "partitions"):
             items = getattr(topic, part, None)

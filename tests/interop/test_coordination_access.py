@@ -1,4 +1,5 @@
-"""Identities, access control lists and quotas: the same answers as Apache's server, for kazoo and on the wire."""
+"""Identities, access control lists and quotas: the same answers as Apache's server,
+for kazoo and on the wire."""
 
 import base64
 import hashlib
@@ -66,7 +67,8 @@ def test_kazoos_creator_all_acl_gives_the_node_to_its_creator(server: Coordinati
 
 
 def test_the_super_user_repairs_a_node_that_is_locked_for_all(server: CoordinationProcess) -> None:
-    """It reads, sees password hashes, changes the list, deletes, and writes /zookeeper/config; others do not."""
+    """It reads, sees password hashes, changes the list, deletes, and writes
+    /zookeeper/config; others do not."""
     with ExitStack() as stack:
         owner, root = client_of(server, stack, "bob:pw"), client_of(server, stack, f"root:{SECRET}")
         locked = [make_digest_acl("gone", "forgotten", all=True)]

@@ -46,7 +46,8 @@ PROBE = Path(__file__).parents[1] / "support" / "TransactionLogProbe.java"
 
 
 def fill(server: CoordinationProcess, *, nodes: int = 50) -> None:
-    """Every kind of transaction: creations of all kinds, multi, failed ones, ACLs, deletions, a closed session."""
+    """Every kind of transaction: creations of all kinds, multi, failed ones, ACLs,
+    deletions, a closed session."""
     client = KazooClient(server.address, timeout=10)
     client.start(60)
     client.add_auth("digest", "bob:secret")
@@ -93,7 +94,8 @@ def contents(server: CoordinationProcess) -> dict[str, tuple[object, ...]]:
 def test_a_server_starts_on_the_other_kinds_files_and_serves_the_same_tree(
     tmp_path: Path, first_is_apache: bool
 ) -> None:
-    """The log alone, then with a snapshot (which every start of Apache's takes), then both again."""
+    """The log alone, then with a snapshot (which every start of Apache's takes),
+    then both again."""
     seen: list[dict[str, tuple[object, ...]]] = []
     for round_number in range(4):
         is_apache = first_is_apache == (round_number % 2 == 0)
@@ -110,7 +112,8 @@ def test_a_server_starts_on_the_other_kinds_files_and_serves_the_same_tree(
 
 
 def keep_writing(port: int, root: str, is_over: threading.Event) -> None:
-    """Write until the server is killed: nodes of all kinds, multis, access lists, ephemerals of sessions that end."""
+    """Write until the server is killed: nodes of all kinds, multis, access lists,
+    ephemerals of sessions that end."""
     with contextlib.suppress(OSError, EOFError):
         client = RawClient(port)
         client.call(OpCode.CREATE, CreateRequest(root, b"", OPEN, 0))
@@ -139,7 +142,8 @@ def keep_writing(port: int, root: str, is_over: threading.Event) -> None:
 def test_what_apaches_server_leaves_when_it_is_killed_is_loaded_whole_and_without_an_alarm(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Amid writes of several clients, with fuzzy snapshots, a snapshot that is cut off, torn ends of files, reserved room."""
+    """Amid writes of several clients, with fuzzy snapshots, a snapshot that is cut off, torn ends
+    of files, reserved room."""
     is_over = threading.Event()
     with coordination_server(tmp_path, apache=True, snapCount=40, extendedTypesEnabled="true") as server:
         for round_number in range(2):
@@ -174,7 +178,8 @@ def test_our_server_starts_on_the_directory_of_a_fresh_apache_server(tmp_path: P
 
 
 def test_a_damaged_or_torn_log_is_refused_or_cut_where_apaches_is(tmp_path: Path) -> None:
-    """Where Apache's server refuses to start, ours does; where ours starts, Apache's does, with the same last zxid.
+    """Where Apache's server refuses to start, ours does; where ours starts, Apache's does,
+    with the same last zxid.
 
     What happens to the last entry of a log, with and without reserved room behind it:
 
@@ -185,8 +190,8 @@ def test_a_damaged_or_torn_log_is_refused_or_cut_where_apaches_is(tmp_path: Path
         the transaction           refuses: CRC check failed               refuses
         the end byte              forgets the transaction                 refuses
 
-        cut off at any byte       goes on before it                       goes on before it, with a warning
-        zeros from any byte on    goes on before it                       goes on before it, with a warning
+        cut off at any byte       goes on before it                       the same, with a warning
+        zeros from any byte on    goes on before it                       the same, with a warning
         garbage behind it         refuses: Unreasonable length            refuses
     """
     log, last_start = log_of_four_transactions(tmp_path / "source")
@@ -219,7 +224,9 @@ def test_a_damaged_or_torn_log_is_refused_or_cut_where_apaches_is(tmp_path: Path
 
 
 def log_of_four_transactions(directory: Path) -> tuple[bytes, int]:
-    """A data directory with an empty snapshot and a log; the log, and the offset of its last entry."""
+    """A data directory with an empty snapshot and a log.
+
+    The log, and the offset of its last entry."""
     storage = Storage(OsFiles(), str(directory), str(directory), preallocate_bytes=0)
     storage.open()
     storage.save_snapshot(Database())
@@ -288,7 +295,8 @@ def test_zkcli_works(tmp_path: Path) -> None:
 
 
 def test_apache_kafka_runs_and_outlives_a_killed_server(tmp_path: Path) -> None:
-    """Topics, produce, consume: everything goes on after the server is killed and restarted under the brokers."""
+    """Topics, produce, consume: everything goes on after the server is killed and
+    restarted under the brokers."""
     with (
         coordination_server(tmp_path / "zk") as server,
         apache_cluster(
@@ -336,7 +344,9 @@ def controller_of(server: CoordinationProcess) -> int | None:
 
 
 def produce_and_consume(bootstrap: str, topic: str, count: int, expected: int) -> int:
-    """Write ``count`` records, and consume from the beginning until there are ``expected`` ones; their number."""
+    """Write ``count`` records, and consume from the beginning until there are ``expected`` ones.
+
+    Their number."""
     lines = "".join(f"record {number}\n" for number in range(count))
     # A broker that has handed out no producer id yet needs the coordination service for the first.
     plain = ("--producer-property", "enable.idempotence=false")

@@ -1,4 +1,5 @@
-"""The same requests to Apache's server and to ours: the same replies, byte for byte but for times and session ids."""
+"""The same requests to Apache's server and to ours: the same replies, byte for byte but
+for times and session ids."""
 
 import random
 from collections.abc import Iterator
@@ -163,7 +164,8 @@ class Requests:
         return "".join("/" + self.rng.choice(NAMES) for _ in range(self.rng.choice([1, 1, 1, 2, 2, 3])))
 
     def plain_path(self) -> str:
-        """A path for watches that fire once: 3.8 lets a later watch take the mode of an earlier one on its path."""
+        """A path for watches that fire once: 3.8 lets a later watch take the mode of an
+        earlier one on its path."""
         while (path := self.path()).startswith(("/a", "/b")):
             pass
         return path

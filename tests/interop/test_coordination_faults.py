@@ -66,7 +66,8 @@ class Writer(threading.Thread):
 
 
 def test_nothing_acknowledged_is_lost_when_the_server_is_killed(tmp_path: Path, record_property) -> None:
-    """kill -9 under load, repeatedly: every acknowledged node and version is there after the restart."""
+    """kill -9 under load, repeatedly: every acknowledged node and version is there
+    after the restart."""
     rng = random.Random(SEED)
     acknowledged = 0
     with coordination_server(tmp_path, snapCount=500, preAllocSize=64) as server:
@@ -105,7 +106,8 @@ def check(client: RawClient, writer: Writer) -> int:
 @needs("strace")
 @pytest.mark.parametrize("when", ["8+", "8"])
 def test_a_failed_sync_stops_the_server_without_an_acknowledgement(tmp_path: Path, when: str) -> None:
-    """EIO from fdatasync, always or once: no reply, the process ends with 1 and says why; acknowledged writes are there."""
+    """EIO from fdatasync, always or once: no reply, the process ends with 1 and says why;
+    acknowledged writes are there."""
     with coordination_server(tmp_path, start=False) as server:
         plain = list(server.command)
         server.command = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync"]
@@ -114,7 +116,8 @@ def test_a_failed_sync_stops_the_server_without_an_acknowledgement(tmp_path: Pat
         client = RawClient(server.port)
         made = 0
         with contextlib.suppress(EOFError, OSError):
-            for number in range(100):  # four are always on their way, so that there is one to sync after the failure
+            # Four are always on their way, so that there is one to sync after the failure.
+            for number in range(100):
                 client.send(OpCode.CREATE, CreateRequest(f"/n{number}", b"", OPEN, 0))
                 if number > 2:
                     assert client.receive()[2] == 0
@@ -146,7 +149,8 @@ def assert_closed(server: CoordinationProcess, connection: socket.socket, what: 
 
 
 def test_frames_of_an_impossible_size_close_the_connection(tmp_path: Path) -> None:
-    """Sizes below zero and above the limit, before and after the session; other clients are served."""
+    """Sizes below zero and above the limit, before and after the session; other
+    clients are served."""
     with coordination_server(tmp_path) as server:
         healthy = RawClient(server.port)
         healthy.call(OpCode.CREATE, CreateRequest("/a", b"x", OPEN, 0))
@@ -168,7 +172,8 @@ def test_frames_of_an_impossible_size_close_the_connection(tmp_path: Path) -> No
 
 
 def test_lengths_inside_of_requests_cost_no_memory(tmp_path: Path) -> None:
-    """Counts of 20 million and the like in each field: an error, and the connection goes on or is closed."""
+    """Counts of 20 million and the like in each field: an error, and the connection
+    goes on or is closed."""
     with coordination_server(tmp_path) as server:
         before_kb = resident_kb(server)
         for lie in (-2, -1, 1000, 20_000_000, (1 << 31) - 1):
@@ -269,7 +274,8 @@ def test_a_tree_of_5000_levels_is_created_restarted_on_and_deleted(tmp_path: Pat
     ids=["ensemble", "number", "port", "directory", "bounds"],
 )
 def test_an_unusable_configuration_is_explained(tmp_path: Path, change: dict[str, str], said: str) -> None:
-    """One line that names the setting, no traceback; the exit status is Apache's 2 for what is wrong in the file."""
+    """One line that names the setting, no traceback; the exit status is Apache's 2 for
+    what is wrong in the file."""
     with coordination_server(tmp_path, start=False, **change) as server:
         done = subprocess.run(server.command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == (1 if "dataDir" in change else 2)

@@ -1,4 +1,5 @@
-"""Java's ZooKeeper clients authenticate with SASL DIGEST-MD5, and servers that require it refuse the others."""
+"""Java's ZooKeeper clients authenticate with SASL DIGEST-MD5, and servers that
+require it refuse the others."""
 
 import subprocess
 import sys
@@ -131,7 +132,8 @@ def shell(server: CoordinationProcess, config: Path, *command: str) -> "subproce
 
 @pytest.mark.parametrize("apache", [False, True], ids=["ours", "apaches"])
 def test_our_shell_proves_its_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, apache: bool) -> None:
-    """To both servers; a wrong password, and a server without SASL, end the session with AUTH_FAILED."""
+    """To both servers; a wrong password, and a server without SASL, end the session
+    with AUTH_FAILED."""
     config = jaas(tmp_path, "bob", "bobs-pw")
     settings: dict[str, object] = {"authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"}
     if apache:

@@ -1,7 +1,8 @@
-"""Sessions that move, end, expire, or meet a server without a quorum: ensembles of ours answer as those of ZooKeeper 3.9.4.
+"""Sessions that move, end, expire, or meet a server without a quorum: ensembles of ours answer as
+those of ZooKeeper 3.9.4.
 
-Two members each, the second leads. The same steps are taken with both kinds, one after the other, and what the servers
-answer is compared: error codes, and where they close a connection instead.
+Two members each, the second leads. The same steps are taken with both kinds, one after the other,
+and what the servers answer is compared: error codes, and where they close a connection instead.
 """
 
 import signal

@@ -1,4 +1,5 @@
-"""Java's ZooKeeper client over TLS, with and without a certificate of its own, and what hostile handshakes cost."""
+"""Java's ZooKeeper client over TLS, with and without a certificate of its own, and what
+hostile handshakes cost."""
 
 import contextlib
 import socket
@@ -58,7 +59,8 @@ def zkcli(address: str, monkeypatch: pytest.MonkeyPatch, script: str, **properti
 def test_javas_client_connects_with_tls_and_its_certificate_is_its_identity(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """x509 entries of ACLs hold for the subject; the plain port and kazoo's TLS see the same tree; the server's stores are Java's."""
+    """x509 entries of ACLs hold for the subject; the plain port and kazoo's TLS see the same tree;
+    the server's stores are Java's."""
     server_pem = make_certificate(tmp_path, "server", "/O=Barnabas/CN=127.0.0.1")
     client_pem = make_certificate(tmp_path, "client", "/C=DE/O=A, B/CN=bob")
     trusted = {
@@ -95,7 +97,8 @@ def test_javas_client_connects_with_tls_and_its_certificate_is_its_identity(
 
 
 def test_noise_and_half_open_handshakes_leave_the_server_serving(tmp_path: Path) -> None:
-    """Bytes that are no handshake end their connection; 200 that begin one and stop do not disturb others."""
+    """Bytes that are no handshake end their connection; 200 that begin one and stop
+    do not disturb others."""
     server_pem = make_certificate(tmp_path, "server", "/O=Barnabas/CN=127.0.0.1")
     with secured_server(tmp_path, {"ssl.keyStore.location": server_pem, "ssl.clientAuth": "none"}) as (_, secure):
         half_open = []
@@ -133,7 +136,8 @@ def shell(address: str, config: Path, *command: str) -> "subprocess.CompletedPro
 
 
 def test_our_shell_connects_with_tls(tmp_path: Path) -> None:
-    """ZooKeeper's properties and those of Kafka's tools; a certificate of another authority, or none, is named as the reason."""
+    """ZooKeeper's properties and those of Kafka's tools; a certificate of another authority, or
+    none, is named as the reason."""
     server_pem = make_certificate(tmp_path, "server", "/O=Barnabas/CN=127.0.0.1")
     client_pem = make_certificate(tmp_path, "client", "/O=Barnabas/CN=bob")
     zookeepers = {

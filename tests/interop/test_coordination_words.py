@@ -1,4 +1,5 @@
-"""The four-letter words and the admin server beside those of ZooKeeper 3.9.4: the same names for the same things."""
+"""The four-letter words and the admin server beside those of ZooKeeper 3.9.4: the same
+names for the same things."""
 
 import json
 import re
@@ -114,9 +115,10 @@ def use(port: int) -> RawClient:
 
 
 def test_each_word_and_command_has_apaches_names(tmp_path: Path) -> None:
-    """Ours may have more. What the same requests make of counters of bytes, nodes and changes is equal.
+    """Ours may have more.
 
-    A snapshot of each is restored by the other.
+    What the same requests make of counters of bytes, nodes and changes is equal. A snapshot of each
+    is restored by the other.
     """
     apache_http, our_http = free_ports(2)
     on = {"admin.enableServer": "true", "admin.rateLimiterIntervalInMS": "0"}
@@ -150,7 +152,9 @@ def test_each_word_and_command_has_apaches_names(tmp_path: Path) -> None:
 
 
 def check_snapshots_are_exchanged(*ports: tuple[int, int]) -> None:
-    """Each server restores what the other one gives, and goes on from there; what proves nothing is refused alike."""
+    """Each server restores what the other one gives, and goes on from there.
+
+    What proves nothing is refused alike."""
     for port, _ in ports:
         client = RawClient(port)
         client.call(OpCode.CREATE, CreateRequest(f"/of-{port}", b"x" * 1000, list(OPEN_ACL), 0))

@@ -1,4 +1,5 @@
-"""A partition with a batch that no consumer can read, from before brokers opened them, or from a disk."""
+"""A partition with a batch that no consumer can read, from before brokers opened
+them, or from a disk."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -80,7 +81,8 @@ def test_a_consumer_hands_out_what_stands_before_a_damaged_batch_then_names_it(
 def test_the_console_consumer_prints_what_can_be_read_and_how_to_go_on(
     cluster: Cluster, codec: CompressionType, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Partition, offsets, codec and reason stand in the error, and commands that work as they are."""
+    """Partition, offsets, codec and reason stand in the error, and commands that
+    work as they are."""
     read = ["--bootstrap-server", cluster.bootstrap_servers, "--topic", codec.name, "--timeout-ms", "5000"]
     with pytest.raises(BarnabasError) as raised:
         console_consumer.main([*read, "--from-beginning"])

@@ -1,4 +1,5 @@
-"""The dashboard of a flow in Chromium: what a person sees of its charts, and that they follow the result."""
+"""The dashboard of a flow in Chromium: what a person sees of its charts, and that
+they follow the result."""
 
 import datetime
 import re
@@ -89,7 +90,8 @@ def seen(server: DashboardServer, folder: Path) -> str:
 
 
 def test_chromium_draws_the_charts_and_follows_the_result(server: DashboardServer, tmp_path: Path) -> None:
-    """A bar for each airline, a line for each, the problem of a wrong chart in words; more of them when more rows are there."""
+    """A bar for each airline, a line for each, the problem of a wrong chart in words; more of them
+    when more rows are there."""
     fill(server, tmp_path, 0, "AU")
     page = seen(server, tmp_path)
     assert len(re.findall(r'<g class="point">', page)) == 2

@@ -1,4 +1,5 @@
-"""Elections among our servers and those of Apache ZooKeeper: each accepts the other's votes, and all find one leader."""
+"""Elections among our servers and those of Apache ZooKeeper: each accepts the other's votes,
+and all find one leader."""
 
 import asyncio
 import contextlib
@@ -34,7 +35,9 @@ def run(
     test: Test,
     lines: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Three servers, with more ``lines`` about them; the list has the quorum ports of ours to which an elected leader's followers have connected."""
+    """Three servers, with more ``lines`` about them.
+
+    The list has the quorum ports of ours to which an elected leader's followers have connected."""
     ports = free_ports(9)
     servers = {f"server.{n + 1}": f"{HOST}:{ports[3 * n]}:{ports[3 * n + 1]}" for n in range(3)}
     servers |= lines
@@ -82,7 +85,8 @@ async def heard(peers: dict[int, ElectionPeers], *server_ids: int) -> None:
 
 
 def test_two_apaches_elect_their_own_and_ours_follows(tmp_path: Path) -> None:
-    """All know nothing, so the greatest id wins; ours hears of it whenever it comes, and after a restart."""
+    """All know nothing, so the greatest id wins; ours hears of it whenever it comes,
+    and after a restart."""
 
     async def elect(members: dict[int, ApacheMember], peers: dict[int, ElectionPeers], _: list[int]) -> None:
         await heard(peers, 2, 3)  # with the second alone, ours would elect that one
@@ -127,7 +131,8 @@ def test_two_of_ours_and_one_apache_agree(tmp_path: Path, zxids: dict[int, int],
 def test_a_server_whose_vote_weighs_nothing_is_elected_by_neither_kind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Server 3 has the greatest id and no weight; both kinds write the groups and weights in the same bytes."""
+    """Server 3 has the greatest id and no weight; both kinds write the groups and
+    weights in the same bytes."""
 
     async def elect(members: dict[int, ApacheMember], peers: dict[int, ElectionPeers], _: list[int]) -> None:
         notified: list[bytes] = []

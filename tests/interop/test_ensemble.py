@@ -1,4 +1,5 @@
-"""Ensembles of our servers, of Apache ZooKeeper's and of both: writes, elections, replacements, and clients that move."""
+"""Ensembles of our servers, of Apache ZooKeeper's and of both: writes, elections,
+replacements, and clients that move."""
 
 import re
 import signal
@@ -178,7 +179,8 @@ def test_every_member_of_a_live_ensemble_of_apaches_is_replaced_by_ours_and_back
 @pytest.mark.java
 @needs_reference
 def test_apaches_3_9_follows_ours_and_leads_it_and_gives_its_data_to_ours(tmp_path: Path) -> None:
-    """ZooKeeper 3.9.4 beside two of ours: no acknowledged write is lost, no tree differs, and ours goes on with its files."""
+    """ZooKeeper 3.9.4 beside two of ours: no acknowledged write is lost, no tree differs, and
+    ours goes on with its files."""
     with ensemble(tmp_path, (3,), release="3.9") as members:
         apache = members.members[3]
         members.until_serving()
@@ -225,7 +227,8 @@ def test_apaches_3_9_follows_ours_and_leads_it_and_gives_its_data_to_ours(tmp_pa
 @pytest.mark.java
 @needs_reference
 def test_ours_leads_apaches_that_count_versions_of_the_configuration(tmp_path: Path) -> None:
-    """With reconfigEnabled their first leader gives the configuration a version; they refuse leaders with an older one."""
+    """With reconfigEnabled their first leader gives the configuration a version; they refuse
+    leaders with an older one."""
     with ensemble(tmp_path, (1, 2), reconfigEnabled="true") as members:
         ours, first = members.members[3], members.members[2]
         ours.stop()
@@ -241,7 +244,8 @@ def test_ours_leads_apaches_that_count_versions_of_the_configuration(tmp_path: P
 
 
 def test_without_a_quorum_clients_are_sent_away_until_it_is_back(tmp_path: Path) -> None:
-    """The one that is left closes its connections, says so to monitoring, and serves again with a second one."""
+    """The one that is left closes its connections, says so to monitoring, and serves
+    again with a second one."""
     with ensemble(tmp_path) as members:
         members.until_serving()
         with members.client(1, timeout_s=30) as client:
@@ -295,7 +299,8 @@ def test_the_first_frame_of_a_session_that_moves_to_another_member_may_be_large(
 
 
 def test_an_observer_serves_clients_and_does_not_vote(tmp_path: Path) -> None:
-    """It takes writes and shows them; without one of the two voters the other stops, whatever the observer does."""
+    """It takes writes and shows them; without one of the two voters the other stops,
+    whatever the observer does."""
     with ensemble(tmp_path, observers=(3,)) as members:
         members.until_serving()
         assert members.members[3].mode() == "observer"
@@ -376,7 +381,8 @@ def command(member: Member, name: str, data: bytes | None = None) -> tuple[int, 
 
 
 def test_an_ensemble_is_restored_from_a_snapshot_of_a_follower(tmp_path: Path) -> None:
-    """By the steps that a member names when it refuses to restore: what was written later is gone, the session is there."""
+    """By the steps that a member names when it refuses to restore: what was written later is
+    gone, the session is there."""
     with ensemble(tmp_path, **{"admin.enableServer": "true", "admin.serverPort": 0}) as members:
         members.until_serving()
         follower = next(each for each in members.members.values() if each.mode() == "follower")
@@ -407,7 +413,8 @@ def test_an_ensemble_is_restored_from_a_snapshot_of_a_follower(tmp_path: Path) -
 
 
 def test_a_member_without_a_quorum_serves_reads_to_clients_that_accept_it(tmp_path: Path) -> None:
-    """With readonlymode.enabled: reads are answered, writes refused, other clients sent away; later all goes on."""
+    """With readonlymode.enabled: reads are answered, writes refused, other clients sent
+    away; later all goes on."""
     with ensemble(tmp_path, **{"readonlymode.enabled": "true"}) as members:
         members.until_serving()
         port = members.members[1].client_port

@@ -1,4 +1,5 @@
-"""Clients that are not ours on an ensemble of ours, whose leader is killed while they work: one ensemble for all of them."""
+"""Clients that are not ours on an ensemble of ours, whose leader is killed while they work: one
+ensemble for all of them."""
 
 import contextlib
 import json
@@ -89,7 +90,8 @@ def until_line(stream: IO[str], text: str) -> str:
 
 
 def run_while_the_leader_is_killed(members: Ensemble, *command: object) -> None:
-    """The program says that it is ready, the leader is killed, the program gets a line, and goes on to its end."""
+    """The program says that it is ready, the leader is killed, the program gets a
+    line, and goes on to its end."""
     with program([*command, members.addresses]) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -122,7 +124,8 @@ def test_go_zookeeper_keeps_its_session_watches_and_locks(members: Ensemble, tmp
 @pytest.mark.java
 @needs("java", "mvn")
 def test_curators_recipes_work_and_go_on(members: Ensemble) -> None:
-    """Locks, latches, atomics, semaphores, barriers, queues, caches and persistent nodes; a lock is held when the leader dies."""
+    """Locks, latches, atomics, semaphores, barriers, queues, caches and persistent nodes; a lock is
+    held when the leader dies."""
     jars = Path.home() / ".cache" / "reference" / "curator-5.7.1"
     source = PROGRAMS / "java" / "curator"
     with fetching():
@@ -199,7 +202,8 @@ def run_in_threads(works: list[Callable[[], None]]) -> list[threading.Thread]:
 
 
 def test_kazoos_recipes_go_on_while_each_member_is_killed_in_turn(members: Ensemble) -> None:
-    """Locks let one in at a time, elections pass on, barriers open, no entry of a queue is lost, sessions stay."""
+    """Locks let one in at a time, elections pass on, barriers open, no entry of a
+    queue is lost, sessions stay."""
     with kazoo_clients(members, 3) as clients:
         sessions = [client.client_id[0] for client in clients]
         for client in clients:

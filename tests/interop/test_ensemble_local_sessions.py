@@ -35,7 +35,8 @@ def last_zxid(client: KazooClient) -> int:
 def test_a_local_session_costs_no_write_until_its_first_ephemeral_node(
     tmp_path: Path, apaches: tuple[int, ...]
 ) -> None:
-    """It begins, reads, writes and ends without a transaction of its own; an ephemeral node makes it global."""
+    """It begins, reads, writes and ends without a transaction of its own; an
+    ephemeral node makes it global."""
     with ensemble(tmp_path, apaches, count=2, **LOCAL, localSessionsUpgradingEnabled="true") as members:
         members.until_serving()
         with members.client(2) as other:

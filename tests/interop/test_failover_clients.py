@@ -1,8 +1,10 @@
-"""Every broker killed with 9 in turn, under producers and groups of four makes: librdkafka, kafka-python, aiokafka, Java.
+"""Every broker killed with 9 in turn, under producers and groups of four makes: librdkafka,
+kafka-python, aiokafka, Java.
 
-Each make has a topic, one idempotent acks=all producer and one group with one member, which commits as it reads. A
-kill takes a leader from every topic and, sooner or later, the coordinator from every group; no client is started again
-but the brokers. The trial runs once, then each make's outcome is looked at.
+Each make has a topic, one idempotent acks=all producer and one group with one member, which
+commits as it reads. A kill takes a leader from every topic and, sooner or later, the coordinator
+from every group; no client is started again but the brokers. The trial runs once, then each
+make's outcome is looked at.
 """
 
 import asyncio
@@ -170,7 +172,9 @@ class KafkaPython(Client):
             try:
                 polled = consumer.poll(KAFKA_PYTHON_POLL_MS)
             except KafkaPythonConnectionError:
-                continue  # now and then it raises what a broker's absence makes it log; the next poll goes on
+                # Now and then it raises what a broker's absence makes it log; the
+                # next poll goes on.
+                continue
             for messages in polled.values():
                 self.read += [(message.partition, int(message.value)) for message in messages]
             self._commit(consumer)
@@ -224,7 +228,8 @@ class AioKafka(Client):
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             metadata_max_age_ms=5000,
-            session_timeout_ms=45_000,  # as the others have it: a machine that stands still is no death of the member
+            # The other clients' timeout: a member must outlast a machine that stands still.
+            session_timeout_ms=45_000,
         )
         await consumer.start()
         while not self._stop_reading.is_set() or not await self._commit(consumer):
@@ -242,7 +247,8 @@ class AioKafka(Client):
 
 
 class Java(Client):
-    """Apache's console producer, which says at its end alone whether all went well, and its console consumer."""
+    """Apache's console producer, which says at its end alone whether all went well,
+    and its console consumer."""
 
     def _start(self, main: str, *args: object) -> "subprocess.Popen[str]":
         where = "--bootstrap-server", self.cluster.bootstrap, "--topic", self.topic
@@ -338,7 +344,8 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Out
     outcomes.clear()
     del client, clients
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)  # kafka-python leaves sockets to the collector
+        # kafka-python leaves sockets to the collector.
+        warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
 
 
@@ -379,7 +386,8 @@ def test_producers_lose_and_double_nothing_when_brokers_are_killed(outcome: Outc
 
 
 def test_groups_read_everything_once_and_in_order_when_their_coordinators_are_killed(outcome: Outcome) -> None:
-    """The member keeps its place: no record twice, none left out, although each broker died once."""
+    """The member keeps its place: no record twice, none left out, although each
+    broker died once."""
     for partition in range(PARTITIONS):
         stored = [number for index, _, number in sorted(outcome.stored) if index == partition]
         assert [number for index, number in outcome.client.read if index == partition] == stored

@@ -1,4 +1,5 @@
-"""The same Fetch requests to Apache Kafka 3.9.1 and to Barnabas: codecs that old versions do not know, and the order."""
+"""The same Fetch requests to Apache Kafka 3.9.1 and to Barnabas: codecs that old versions do
+not know, and the order."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -44,7 +45,8 @@ def fill(bootstrap: str) -> None:
 
 
 def fetch(bootstrap: str, asked: list[tuple[str, list[int]]], version: int) -> list[tuple[str, list[tuple[Any, ...]]]]:
-    """Topics and partitions as answered: index, error, high watermark, whether there are records."""
+    """Topics and partitions as answered: index, error, high watermark, whether there
+    are records."""
     topics = [
         FetchTopic(
             topic=topic,
@@ -62,7 +64,8 @@ def fetch(bootstrap: str, asked: list[tuple[str, list[int]]], version: int) -> l
 
 @pytest.mark.parametrize("version", [4, 9, 10, 12])
 def test_zstd_topics_are_refused_to_versions_that_do_not_know_the_codec(systems: tuple[str, str], version: int) -> None:
-    """It is the topic's compression.type that counts, not what is in the batches, and whether there are any."""
+    """It is the topic's compression.type that counts, not what is in the batches,
+    and whether there are any."""
     apache, ours = (fetch(system, [(topic, [0, 1]) for topic in TOPICS], version) for system in systems)
     assert ours == apache
     errors = {topic: {partition[1] for partition in partitions} for topic, partitions in ours}
@@ -81,7 +84,8 @@ def test_zstd_topics_are_refused_to_versions_that_do_not_know_the_codec(systems:
 def test_an_answer_has_the_order_of_the_request(
     systems: tuple[str, str], version: int, asked: list[tuple[str, list[int]]]
 ) -> None:
-    """A topic that the request names twice is twice in the answer, unless the two stand side by side."""
+    """A topic that the request names twice is twice in the answer, unless the two
+    stand side by side."""
     apache, ours = (fetch(system, asked, version) for system in systems)
     assert ours == apache
 

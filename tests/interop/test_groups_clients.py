@@ -1,4 +1,5 @@
-"""Consumer groups of Python's Kafka clients on our coordinator: members come and go, nothing is lost or shared twice."""
+"""Consumer groups of Python's Kafka clients on our coordinator: members come and go, nothing
+is lost or shared twice."""
 
 import asyncio
 import contextlib

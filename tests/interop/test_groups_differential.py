@@ -1,4 +1,5 @@
-"""The same requests to Apache Kafka 3.9.1 and to Barnabas, answer by answer; and what Apache's broker stores of groups."""
+"""The same requests to Apache Kafka 3.9.1 and to Barnabas, answer by answer; and what Apache's
+broker stores of groups."""
 
 import socket
 import struct
@@ -55,7 +56,8 @@ RESPONSES: dict[type[Message], type[Message]] = {
 
 
 class Wire:
-    """Connections to one broker, and what was answered on them with ids and addresses made comparable."""
+    """Connections to one broker, and what was answered on them with ids and
+    addresses made comparable."""
 
     def __init__(self, bootstrap: str) -> None:
         host, port = bootstrap.split(":")
@@ -387,7 +389,8 @@ def play(bootstrap: str, scenario: Callable[[Wire], None]) -> list[tuple[str, in
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_answers_are_those_of_apache(ours: str, theirs: tuple[str, Path], scenario: Callable[[Wire], None]) -> None:
-    """Error codes, generations, leaders, protocols, members, assignments, states, offsets, in every version."""
+    """Error codes, generations, leaders, protocols, members, assignments, states,
+    offsets, in every version."""
     expected = play(theirs[0], scenario)
     found = play(ours, scenario)
     for number, (want, got) in enumerate(zip(expected, found, strict=False)):
@@ -396,7 +399,8 @@ def test_answers_are_those_of_apache(ours: str, theirs: tuple[str, Path], scenar
 
 
 def test_what_apache_stored_is_read_and_written_alike(theirs: tuple[str, Path]) -> None:
-    """Every record of its __consumer_offsets comes out of our codec byte for byte, and loads as the group it was."""
+    """Every record of its __consumer_offsets comes out of our codec byte for byte, and
+    loads as the group it was."""
     bootstrap, directory = theirs
     wire = Wire(bootstrap)
     joined = wire.ask(join("kept", group_instance_id="s"), 9)

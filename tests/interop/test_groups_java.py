@@ -1,4 +1,5 @@
-"""Apache's tools on our groups: ConsumerGroupCommand, VerifiableConsumer, and what reads __consumer_offsets."""
+"""Apache's tools on our groups: ConsumerGroupCommand, VerifiableConsumer, and what
+reads __consumer_offsets."""
 
 import json
 import re
@@ -106,7 +107,8 @@ def test_command_says_of_an_unknown_group_that_it_does_not_exist(cluster: Up) ->
 
 @pytest.mark.parametrize("version", COMMAND)
 def test_verifiable_consumers_share_and_commit(cluster: Up, topic: str, version: str) -> None:
-    """Two of Apache's own test consumers: every record is consumed once and the offsets are committed."""
+    """Two of Apache's own test consumers: every record is consumed once and the
+    offsets are committed."""
     group = f"g-{uuid.uuid4().hex[:8]}"
     args = [
         "--bootstrap-server",

@@ -157,7 +157,8 @@ def test_offsets_and_log_dirs_are_listed(cluster: Up, version: str) -> None:
 
 
 def test_the_verifiable_clients_agree(cluster: Up, version: str) -> None:
-    """VerifiableProducer has every record acknowledged, VerifiableConsumer reads and commits each."""
+    """VerifiableProducer has every record acknowledged, VerifiableConsumer reads and
+    commits each."""
     topic = f"verifiable-{version}"
     topics(cluster, version, "--create", "--topic", topic, "--partitions", 3)
     base = ("--bootstrap-server", cluster.bootstrap, "--topic", topic)

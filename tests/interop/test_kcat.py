@@ -1,4 +1,5 @@
-"""kcat, with the librdkafka of its distribution (years older than the one of our Python clients)."""
+"""kcat, with the librdkafka of its distribution (years older than the one of our
+Python clients)."""
 
 import json
 import subprocess

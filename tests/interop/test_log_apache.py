@@ -53,7 +53,8 @@ def put(log: PartitionLog, data: bytearray, *, origin: int = Origin.CLIENT, lead
 
 
 def fill(log: PartitionLog, rounds: int, *, producer_id: int, start_ms: int = NOW) -> int:
-    """Batches of every codec, idempotent ones, a committed and an aborted transaction, rounds times; data records."""
+    """Batches of every codec, idempotent ones, a committed and an aborted transaction,
+    rounds times; data records."""
     count = 0
     for number in range(rounds):
         for codec in CompressionType:
@@ -83,7 +84,9 @@ def fill(log: PartitionLog, rounds: int, *, producer_id: int, start_ms: int = NO
 
 
 def data_records(log: PartitionLog) -> int:
-    """Records that are no control records, by our own reading; every batch's records are decoded."""
+    """Records that are no control records, by our own reading.
+
+    Every batch's records are decoded."""
     count, at = 0, log.log_start_offset
     while True:
         part = log.read(at, 1 << 20, upper_bound=log.log_end_offset)
@@ -182,7 +185,8 @@ def test_both_dumps_complain_of_the_same_faults(tmp_path: Path, capsys: pytest.C
 
 
 def stop_broker(cluster: Reference, number: int) -> None:
-    """End the broker by a signal, and wait until the cluster has noticed: its next start finds its id free."""
+    """End the broker by a signal, and wait until the cluster has noticed: its next
+    start finds its id free."""
     os.kill(cluster.pids[1], number)
     zookeeper = KazooClient(cluster.zookeeper)
     zookeeper.start(60)

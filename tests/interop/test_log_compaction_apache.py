@@ -1,4 +1,5 @@
-"""Compacted logs under Apache's tools and broker, both directions, and compacted group offsets under both brokers."""
+"""Compacted logs under Apache's tools and broker, both directions, and compacted group
+offsets under both brokers."""
 
 import contextlib
 import io
@@ -59,7 +60,9 @@ def put(log: PartitionLog, data: bytearray, origin: int = Origin.CLIENT) -> None
 
 
 def fill(log: PartitionLog, rounds: int, state: dict[bytes, bytes], *, producer_id: int) -> None:
-    """Every codec, delete markers, an idempotent producer, committed and aborted transactions; ``state`` follows."""
+    """Every codec, delete markers, an idempotent producer, committed and aborted transactions.
+
+    ``state`` follows."""
     rng = random.Random(producer_id)
     for number in range(rounds):
         for codec in CompressionType:
@@ -186,8 +189,8 @@ def test_apaches_dump_finds_no_fault_in_compacted_files_and_both_print_the_same(
     dirs.close(clean=True)
     files = dumpable(tmp_path / str(TABLE))
     printed, complaints = java_dump(files, *options)
-    # Of its own broker's compaction Apache's tool says the same: that a .log has gaps, and that the largest timestamp is
-    # one of a header whose records are gone.
+    # Of its own broker's compaction Apache's tool says the same: that a .log has gaps, and that the
+    # largest timestamp is one of a header whose records are gone.
     known = ("Non-consecutive", " is followed by ", "Found timestamp mismatch", "log timestamp: -1")
     assert [line for line in complaints if not any(text in line for text in known)] == []
     assert our_dump(files, *options) == printed
@@ -198,7 +201,8 @@ def test_apaches_dump_finds_no_fault_in_compacted_files_and_both_print_the_same(
 
 
 def test_apaches_broker_serves_and_compacts_what_ours_compacted_and_the_reverse(tmp_path: Path) -> None:
-    """The newest value of each key is the same after both compactions, and each continues from the other's checkpoint."""
+    """The newest value of each key is the same after both compactions, and each continues
+    from the other's checkpoint."""
     settings = {**CLEANER, "zookeeper.session.timeout.ms": "4000", "offsets.topic.num.partitions": "1"}
     topic = {"cleanup.policy": "compact", "segment.bytes": "60000", "min.cleanable.dirty.ratio": "0.01",
              "delete.retention.ms": "100"}  # fmt: skip

@@ -1,4 +1,5 @@
-"""Brokers that compact all the time and are killed in it: the newest acknowledged value of each key is there."""
+"""Brokers that compact all the time and are killed in it: the newest acknowledged
+value of each key is there."""
 
 import os
 import random

@@ -42,7 +42,8 @@ def stored(cluster: Up, version: str) -> list[dict[str, Any]]:
 
 
 def test_a_replica_moves_to_another_dir_at_the_rate_that_the_tool_sets(tmp_path: Path, version: str) -> None:
-    """In progress it is in both dirs, one of them its future; cancelled, it stays; with the limit lifted, it arrives."""
+    """In progress it is in both dirs, one of them its future; cancelled, it stays; with the
+    limit lifted, it arrives."""
     dirs = [str(tmp_path / name) for name in ("one", "two")]
     with up(tmp_path / "ours", "--override", f"log.dirs={','.join(dirs)}") as cluster:
         with AdminConnection(cluster.bootstrap) as admin:
@@ -57,7 +58,8 @@ def test_a_replica_moves_to_another_dir_at_the_rate_that_the_tool_sets(tmp_path:
         entry = {"topic": "moved", "partition": 0, "replicas": [0], "log_dirs": [target]}
         plan.write_text(json.dumps({"version": 1, "partitions": [entry]}))
         file = ["--reassignment-json-file", plan]
-        execute = ["--execute", *file, "--replica-alter-log-dirs-throttle", 1000]  # 100 s for the first record alone
+        # The first record alone takes 100 s.
+        execute = ["--execute", *file, "--replica-alter-log-dirs-throttle", 1000]
         said = ask(cluster, version, REASSIGN, *execute)
         assert f"Successfully started moving log directory to {target} for replica moved-0 with broker 0" in said
         said = ask(cluster, version, REASSIGN, "--verify", "--preserve-throttles", *file)

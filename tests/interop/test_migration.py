@@ -1,8 +1,10 @@
-"""The migration guide, command by command: a cluster moves from Apache's brokers to ours and back, without an error for any client.
+"""The migration guide, command by command: a cluster moves from Apache's brokers to ours and back,
+without an error for any client.
 
-Producers and groups run from before the first step until after the last and are never started again. The test runs the
-guide's commands with the addresses and paths of its own cluster, except that it starts the servers, and stops Apache's,
-itself: their scripts belong to an installation. It fails if the page has a command that it does not perform.
+Producers and groups run from before the first step until after the last and are never started
+again. The test runs the guide's commands with the addresses and paths of its own cluster, except
+that it starts the servers, and stops Apache's, itself: their scripts belong to an installation. It
+fails if the page has a command that it does not perform.
 """
 
 import gc
@@ -46,7 +48,8 @@ STEPS = 200 if is_long() else 100
 
 @pytest.fixture(autouse=True)
 def forgotten_sockets() -> Iterator[None]:
-    """Clients that could not connect leave sockets to the garbage collector: let it find them before the test ends."""
+    """Clients that could not connect leave sockets to the garbage collector: let it find
+    them before the test ends."""
     yield
     logging.getLogger("kafka").setLevel(logging.NOTSET)
     gc.collect()
@@ -110,7 +113,8 @@ class Administrator:
             )
             return ""
         output = self._run(program, arguments)
-        if arguments[0] == "server-stop":  # as Kafka's, it does not wait for the end, and prints nothing
+        # Like Kafka's, it does not wait for the end, and prints nothing.
+        if arguments[0] == "server-stop":
             cluster.await_end(broker_id)
             return output
         if arguments[0] == "zookeeper-server-stop":
@@ -148,7 +152,8 @@ def owner(cluster: MixedCluster, broker_id: int) -> int:
 
 @pytest.mark.parametrize("on", [APACHES, OURS] if is_long() else [APACHES])
 def test_a_cluster_moves_to_ours_and_back_and_no_client_notices(tmp_path: Path, on: str) -> None:
-    """Every broker and the coordination server change their kind twice, under idempotent load with groups reading."""
+    """Every broker and the coordination server change their kind twice, under idempotent
+    load with groups reading."""
     with mixed_cluster(tmp_path, [APACHES] * 3, on=on) as cluster:
         config = {"min.insync.replicas": "2"}
         for made in cluster.admin.create_topics(

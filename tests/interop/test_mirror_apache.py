@@ -1,4 +1,5 @@
-"""The mirror between Apache's brokers and ours, in both directions, while either side and the mirrors are killed."""
+"""The mirror between Apache's brokers and ours, in both directions, while either side
+and the mirrors are killed."""
 
 import contextlib
 import subprocess
@@ -131,7 +132,8 @@ def both_ways(folder: Path, sides: Mapping[str, str]) -> tuple[Mirror, Mirror]:
 
 
 def test_records_and_groups_go_both_ways_through_kills_of_mirrors_and_brokers(tmp_path: Path) -> None:
-    """Apache 3.9.1 and ours mirror each other: nothing is lost, nothing goes round, and the group goes on at the other side."""
+    """Apache 3.9.1 and ours mirror each other: nothing is lost, nothing goes round, and the group
+    goes on at the other side."""
     with (
         mixed_cluster(tmp_path / "apache", [APACHES], on=APACHES, settings=ZOOKEEPER) as apache,
         ProcessCluster(1) as ours,

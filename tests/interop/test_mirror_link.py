@@ -1,4 +1,5 @@
-"""Mirrors between named clusters: Apache's MirrorClient reads what they write, and loops are prevented."""
+"""Mirrors between named clusters: Apache's MirrorClient reads what they write, and
+loops are prevented."""
 
 import contextlib
 import re
@@ -67,7 +68,8 @@ def send(cluster: Cluster, topic: str, records: int) -> None:
 def test_apaches_mirror_client_translates_offsets_and_sees_the_way(
     has_prefixes: bool, barnabas_cluster: Cluster
 ) -> None:
-    """RemoteClusterUtils reads our checkpoints, MirrorClient our heartbeats; a second mirror goes on from the first."""
+    """RemoteClusterUtils reads our checkpoints, MirrorClient our heartbeats; a second
+    mirror goes on from the first."""
     policy = ReplicationPolicy("a", "b", has_prefixes)
     remote = policy.remote("orders")
     with Cluster() as target, Admin({"bootstrap.servers": barnabas_cluster.bootstrap_servers}) as admin:
@@ -129,7 +131,8 @@ def test_mirrors_in_both_directions_copy_each_record_once(has_prefixes: bool, ba
                 return all(count(clusters[name], topic) == wanted for name, topic, wanted in topics)
 
             eventually(all_is_there, timeout_s=60, what="both directions")
-            for name, cluster in clusters.items():  # what comes later is copied after all that could go round
+            # What comes later is copied after all that could go round.
+            for name, cluster in clusters.items():
                 send(cluster, "later", 1)
                 other_name = "b" if name == "a" else "a"
                 remote = f"{name}.later" if has_prefixes else "later"

@@ -1,7 +1,8 @@
-"""Two of our brokers and two of Apache's as one cluster: each kind follows leaders and controllers of the other.
+"""Two of our brokers and two of Apache's as one cluster: each kind follows leaders and
+controllers of the other.
 
-Brokers 0 and 1 are ours, 2 and 3 Apache's. Leaders stay where a test puts them, and a session ends after 6 s, so that
-a broker that was killed under Apache's controller is missed soon.
+Brokers 0 and 1 are ours, 2 and 3 Apache's. Leaders stay where a test puts them, and a session ends
+after 6 s, so that a broker that was killed under Apache's controller is missed soon.
 """
 
 import os
@@ -37,7 +38,8 @@ either_controls = pytest.mark.parametrize("controlling", [OURS, APACHES])
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
     settings = {
-        "auto.create.topics.enable": "false",  # a client that still asks for a deleted topic must not create it again
+        # A client that still asks for a deleted topic must not create it again.
+        "auto.create.topics.enable": "false",
         "auto.leader.rebalance.enable": "false",
         "log.cleaner.backoff.ms": "500",
         "log.flush.start.offset.checkpoint.interval.ms": "500",
@@ -66,7 +68,8 @@ def control(cluster: MixedCluster, kind: str) -> int:
 
 
 def await_known(cluster: MixedCluster, holder: int, *broker_ids: int) -> None:
-    """Brokers name the controller when its first metadata has come, after the elections of its first moments."""
+    """Brokers name the controller when its first metadata has come, after the
+    elections of its first moments."""
 
     def known(port: int) -> bool:
         client = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}", "log_level": 0})
@@ -77,7 +80,8 @@ def await_known(cluster: MixedCluster, holder: int, *broker_ids: int) -> None:
 
 
 def find_controller(cluster: MixedCluster) -> AdminClient:
-    """A client that knows who is the controller: librdkafka's does not ask again after NOT_CONTROLLER."""
+    """A client that knows who is the controller: librdkafka's does not ask again
+    after NOT_CONTROLLER."""
     eventually(lambda: cluster.admin.list_topics(timeout=30).controller_id == cluster.controller, timeout_s=LIMIT_S)
     return cluster.admin
 
@@ -165,7 +169,8 @@ def assert_replicas_are_equal(cluster: MixedCluster, topic: str, partitions: int
 
 @either_controls
 def test_topics_are_made_changed_and_deleted_on_brokers_of_both_kinds(cluster: MixedCluster, controlling: str) -> None:
-    """Topic ids on every disk, more partitions, a limit that leaders of both kinds keep, and nothing left behind."""
+    """Topic ids on every disk, more partitions, a limit that leaders of both kinds keep,
+    and nothing left behind."""
     control(cluster, controlling)
     client = find_controller(cluster)
     topic = f"administered-by-{controlling}"
@@ -210,7 +215,8 @@ def test_topics_are_made_changed_and_deleted_on_brokers_of_both_kinds(cluster: M
 def test_followers_of_both_kinds_have_the_leaders_bytes_in_every_compression(
     cluster: MixedCluster, leading: str
 ) -> None:
-    """Three replicas, batches of five codecs; then DeleteRecords and retention move the start on all of them."""
+    """Three replicas, batches of five codecs; then DeleteRecords and retention move
+    the start on all of them."""
     topic = f"bytes-of-{leading}"
     replicas = [0, 2, 1] if leading == OURS else [2, 0, 3]
     create(cluster, topic, [replicas])
@@ -227,7 +233,8 @@ def test_followers_of_both_kinds_have_the_leaders_bytes_in_every_compression(
     starts = lambda: {start_offset(cluster, broker_id, topic) for broker_id in replicas}  # noqa: E731
     eventually(lambda: starts() == {70}, timeout_s=LIMIT_S, what="the start is noted on all disks")
     assert len(read(cluster, topic, 0, 130)) == 130
-    # What is too much goes, wherever it lies; one record at a time, so that all replicas begin segments at the same one.
+    # What is too much goes, wherever it lies; one record at a time, so that all replicas begin
+    # segments at the same one.
     entries = [
         ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         for name, value in {"segment.bytes": "1024", "retention.bytes": "2048"}.items()
@@ -244,7 +251,8 @@ def test_followers_of_both_kinds_have_the_leaders_bytes_in_every_compression(
 
 
 def start_offset(cluster: MixedCluster, broker_id: int, topic: str) -> int:
-    """Where a replica begins on disk: its first segment, or within it where log-start-offset-checkpoint says."""
+    """Where a replica begins on disk: its first segment, or within it where
+    log-start-offset-checkpoint says."""
     log_dir = cluster.members[broker_id].log_dir
     noted = re.search(rf"^{topic} 0 (\d+)$", (log_dir / "log-start-offset-checkpoint").read_text(), re.MULTILINE)
     first_segment = min(int(path.stem) for path in (log_dir / f"{topic}-0").glob("*.log"))
@@ -285,7 +293,8 @@ def expected_last() -> dict[str, str]:
 def test_our_follower_keeps_apaches_transactions_and_leads_with_the_right_last_stable_offset(
     cluster: MixedCluster,
 ) -> None:
-    """Committed and aborted transactions and one that is open when Apache's leader stops; it ends when that is back."""
+    """Committed and aborted transactions and one that is open when Apache's leader stops;
+    it ends when that is back."""
     topic = "transactions"
     create(cluster, "__transaction_state", [[3]], cleanup_policy="compact")
     create(cluster, topic, [[2, 0]])
@@ -336,7 +345,8 @@ def test_our_follower_keeps_apaches_transactions_and_leads_with_the_right_last_s
 def test_a_leader_that_comes_back_cuts_what_the_unclean_leader_of_the_other_kind_lacks(
     cluster: MixedCluster, leader: int, follower: int, controlling: str
 ) -> None:
-    """Out of sync is elected where the topic allows it; the old leader's tail goes, bytes and epochs are equal after."""
+    """Out of sync is elected where the topic allows it; the old leader's tail goes, bytes
+    and epochs are equal after."""
     kinds = {number: member.kind for number, member in enumerate(cluster.members)}
     topic = f"unclean-{kinds[follower]}"
     create(cluster, topic, [[leader, follower]], unclean_leader_election_enable="true")
@@ -364,7 +374,8 @@ def control_without(cluster: MixedCluster, kind: str, away: set[int]) -> None:
 
 @pytest.mark.parametrize(("dying", "inheriting"), [(APACHES, OURS), (OURS, APACHES)])
 def test_a_killed_controllers_office_goes_to_the_other_kind(cluster: MixedCluster, dying: str, inheriting: str) -> None:
-    """The new one elects leaders for what the dead one led, makes topics, and takes the dead back when it returns."""
+    """The new one elects leaders for what the dead one led, makes topics, and takes the
+    dead back when it returns."""
     topic = f"office-of-{dying}"
     heir, victim = BROKERS[inheriting][0], BROKERS[dying][0]
     stopped = BROKERS[dying][1]
@@ -395,7 +406,8 @@ def checkpointed(cluster: MixedCluster, broker_id: int, topic: str) -> int:
 def test_our_broker_that_lost_records_does_not_lead_under_apaches_controller_while_another_may_return(
     cluster: MixedCluster,
 ) -> None:
-    """All brokers are killed and our log is cut by half; what was acknowledged comes back with Apache's replica."""
+    """All brokers are killed and our log is cut by half; what was acknowledged comes
+    back with Apache's replica."""
     damaged, intact, controlling = BROKERS[OURS][0], *BROKERS[APACHES]
     create(cluster, "cut", [[damaged, intact]])
     cluster.await_whole()

@@ -1,4 +1,5 @@
-"""The groups' topic in a cluster that has lost a broker: when it can be made, and what it is made as."""
+"""The groups' topic in a cluster that has lost a broker: when it can be made, and
+what it is made as."""
 
 import json
 from pathlib import Path
@@ -17,7 +18,8 @@ pytestmark = [pytest.mark.interop]
 
 
 def test_groups_begin_once_there_are_brokers_for_every_copy_of_their_topic(tmp_path: Path) -> None:
-    """As with Apache's brokers: COORDINATOR_NOT_AVAILABLE until then; groups that were there before go on."""
+    """As with Apache's brokers: COORDINATOR_NOT_AVAILABLE until then; groups that
+    were there before go on."""
     with trio(tmp_path) as cluster:
         cluster.create("work", partitions=1)
         cluster.brokers[2].kill()

@@ -1,4 +1,5 @@
-"""Clients in Go and JavaScript: programs that produce, consume in groups and administer, each with its own library."""
+"""Clients in Go and JavaScript: programs that produce, consume in groups and administer,
+each with its own library."""
 
 import os
 import shutil

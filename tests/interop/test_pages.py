@@ -1,7 +1,9 @@
-"""Every command of the tutorials and how-to pages is executed, in the order of its page, and prints what the page shows.
+"""Every command of the tutorials and how-to pages is executed, in the order of its page, and
+prints what the page shows.
 
-Pages that need no cluster of a special kind share one of four brokers. A page that has a test of its own is in
-`OTHER_TESTS`. A block that no test can run says why (`support.pages`), and the last test lists these.
+Pages that need no cluster of a special kind share one of four brokers. A page that has a test
+of its own is in `OTHER_TESTS`. A block that no test can run says why (`support.pages`), and
+the last test lists these.
 """
 
 import base64
@@ -46,7 +48,8 @@ MOST_NOT_RUN = 3
 
 
 class Disks:
-    """Broker 3 of the shared cluster, with two log dirs, which the pages call /disk1/kafka and /disk2/kafka."""
+    """Broker 3 of the shared cluster, with two log dirs, which the pages call
+    /disk1/kafka and /disk2/kafka."""
 
     def __init__(self, directory: Path, cluster: Up) -> None:
         self.directory = directory
@@ -87,9 +90,11 @@ class Shared:
         self.reader.type(Command("", "barnabas server-start server.properties", []))
 
     def send(self, topic: str, count: int, *, partitions: int) -> None:
-        """Records in turn to each partition: by chance all of a linger go to one, and another stays empty.
+        """Records in turn to each partition: by chance all of a linger go to one,
+        and another stays empty.
 
-        A topic may be so new that not every broker knows it, so nothing is asked: the producer waits until it is known.
+        A topic may be so new that not every broker knows it, so nothing is asked: the producer
+        waits until it is known.
         """
         producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5})
         for number in range(count):
@@ -154,7 +159,8 @@ def test_configure_topics(shared: Shared) -> None:
 
 
 def test_mirror_topics(shared: Shared, barnabas_cluster: Cluster) -> None:
-    """A hundred records go to another cluster, and the group shows that none is left; then with names for both clusters."""
+    """A hundred records go to another cluster, and the group shows that none is left; then with
+    names for both clusters."""
     with shared.admin() as admin:
         admin.create_topic("orders", assignment=[[0, 1, 2], [3, 0, 1]])
     shared.send("orders", 100, partitions=2)
@@ -181,7 +187,8 @@ def test_move_partitions(shared: Shared) -> None:
 
 
 def test_watch_a_cluster_and_recover_a_disk(shared: Shared) -> None:
-    """One of broker 3's disks fails: the one page shows it, the other mends it; then a file there is damaged."""
+    """One of broker 3's disks fails: the one page shows it, the other mends it; then
+    a file there is damaged."""
     reader, disks = shared.reader, shared.disks
     with shared.admin() as admin:
         admin.create_topic("big", assignment=[[3, 0], [1, 3], [0, 1], [3, 2]])

@@ -1,4 +1,5 @@
-"""`ProcessCluster`: servers as processes, of which single ones are killed, paused and started again."""
+"""`ProcessCluster`: servers as processes, of which single ones are killed, paused
+and started again."""
 
 import socket
 from pathlib import Path
@@ -18,7 +19,8 @@ pytestmark = [pytest.mark.interop, pytest.mark.fault]
 
 
 def test_a_broker_that_is_killed_and_started_again_has_its_data(tmp_path: Path) -> None:
-    """Killed, it takes no connections; started, it is another process on the same port; stopped, nothing is left."""
+    """Killed, it takes no connections; started, it is another process on the same port;
+    stopped, nothing is left."""
     with ProcessCluster(1, settings={"auto.create.topics.enable": "true"}, data_dir=tmp_path / "data") as cluster:
         client = {"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"}
         with Producer(client) as producer:
@@ -74,7 +76,8 @@ def test_a_cluster_that_cannot_start_says_why(tmp_path: Path) -> None:
 
 
 def test_processes_have_the_faults_of_a_cluster(tmp_path: Path) -> None:
-    """One is cut off, also after it was started again; its disk is slow; its clock is wrong; heal ends each."""
+    """One is cut off, also after it was started again; its disk is slow; its clock
+    is wrong; heal ends each."""
     settings = {**QUICK, "log.message.timestamp.type": "LogAppendTime"}
     with ProcessCluster(3, settings=settings, data_dir=tmp_path, faults=True) as cluster:
         topic = led_by(cluster, "orders", 1)

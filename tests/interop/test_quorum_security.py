@@ -1,4 +1,5 @@
-"""Ensembles of our servers and one of Apache's whose members protect their connections, with TLS and with SASL."""
+"""Ensembles of our servers and one of Apache's whose members protect their
+connections, with TLS and with SASL."""
 
 import contextlib
 import socket
@@ -38,7 +39,9 @@ def sasl(directory: Path, name: str, password: str) -> dict[str, object]:
 
 
 def tls(directory: Path, name: str, trusted: Path | None = None) -> dict[str, object]:
-    """The settings of a member with a certificate of its own making; it trusts that one, or another."""
+    """The settings of a member with a certificate of its own making.
+
+    It trusts that one, or another."""
     own = make_certificate(directory, name, "/O=Barnabas/CN=member")
     return {
         "sslQuorum": "true",
@@ -104,7 +107,8 @@ def check_impostor_is_refused(members: Ensemble, settings: dict[str, object], re
 def test_members_authenticate_each_other_with_sasl_and_refuse_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ours lead one of Apache's, then the reverse; strangers and a member with a wrong password stay out."""
+    """Ours lead one of Apache's, then the reverse; strangers and a member with a
+    wrong password stay out."""
     settings = sasl(tmp_path, "member", "quorum-pw")
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-Djava.security.auth.login.config={tmp_path}/member.jaas")
     with ensemble(tmp_path, (3,), **settings) as members:
@@ -117,7 +121,8 @@ def test_members_authenticate_each_other_with_sasl_and_refuse_others(
 @pytest.mark.java
 @needs_reference
 def test_members_connect_with_tls_and_refuse_others(tmp_path: Path) -> None:
-    """Ours lead one of Apache's, then the reverse; strangers and a member with another certificate stay out."""
+    """Ours lead one of Apache's, then the reverse; strangers and a member with
+    another certificate stay out."""
     settings = tls(tmp_path, "member")
     with ensemble(tmp_path, (3,), **settings) as members:
         swap_leaders(members)
@@ -125,7 +130,8 @@ def test_members_connect_with_tls_and_refuse_others(tmp_path: Path) -> None:
 
 
 class Writer:
-    """A client of all members that creates one node after the other, and remembers those that were acknowledged.
+    """A client of all members that creates one node after the other, and remembers
+    those that were acknowledged.
 
     Its session, which owns an ephemeral node, must last as long as it.
     """
@@ -193,9 +199,11 @@ def restart_one_by_one(members: Ensemble, writer: Writer, settings: dict[str, ob
 def test_tls_and_sasl_are_switched_on_while_clients_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: str | None
 ) -> None:
-    """As Apache's guides say: accept both, use the new, demand it; no session and no acknowledged write is lost.
+    """As Apache's guides say: accept both, use the new, demand it; no session and no
+    acknowledged write is lost.
 
-    Strangers are out at the end. The ensemble of ours has an observer, and is reconfigured when all is on.
+    Strangers are out at the end. The ensemble of ours has an observer, and is
+    reconfigured when all is on.
     """
     # ZooKeeper 3.9 has DIGEST-MD5 without FIPS mode only.
     changing: dict[str, object] = {"fips-mode": "false"} if release else {"reconfigEnabled": "true", "skipACL": "yes"}

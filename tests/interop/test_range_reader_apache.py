@@ -1,4 +1,5 @@
-"""The source's readers on brokers of Apache Kafka's: quotas, transactions, compaction, records that are deleted."""
+"""The source's readers on brokers of Apache Kafka's: quotas, transactions, compaction,
+records that are deleted."""
 
 import os
 import re
@@ -86,7 +87,8 @@ def read(bootstrap: str, topic: str, start: int, end: int, *given: dict[str, str
 def test_a_consumer_whose_quota_is_used_up_reads_all(
     bootstrap: str, topic: Callable[..., str], options: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A broker lets one second of the quota through at once; then it answers without partitions (KIP-219)."""
+    """A broker lets one second of the quota through at once; then it answers without
+    partitions (KIP-219)."""
     empty: list[int] = []
     real = RangeReader._fetch
 
@@ -106,7 +108,8 @@ def test_a_consumer_whose_quota_is_used_up_reads_all(
 
 @needs_reference
 def test_transactions_are_read_as_the_isolation_level_says(bootstrap: str, topic: Callable[..., str]) -> None:
-    """Committed, aborted, markers alone, and one that is open: up to the last stable offset, and not beyond."""
+    """Committed, aborted, markers alone, and one that is open: up to the last stable
+    offset, and not beyond."""
     name = topic()
     produce(bootstrap, name, 0, 50, "commit")  # the marker is at 50
     produce(bootstrap, name, 51, 101, "abort", **{"compression.type": "lz4"})  # 101
@@ -126,7 +129,8 @@ def test_transactions_are_read_as_the_isolation_level_says(bootstrap: str, topic
 
 @needs_reference
 def test_holes_that_compaction_left_are_passed(bootstrap: str, topic: Callable[..., str]) -> None:
-    """Within batches, between them, and at the end of a range; an open transaction behind the hole is no obstacle."""
+    """Within batches, between them, and at the end of a range; an open transaction behind
+    the hole is no obstacle."""
     name = topic(cleanup_policy="compact", segment_ms="1000", min_cleanable_dirty_ratio="0.01")
     for first in range(0, 400, 100):
         produce(bootstrap, name, first, first + 100)

@@ -1,4 +1,5 @@
-"""Moves of replicas and elections on our brokers with Apache's tools, to Apache's brokers, and between controllers."""
+"""Moves of replicas and elections on our brokers with Apache's tools, to Apache's brokers,
+and between controllers."""
 
 import contextlib
 import json
@@ -29,7 +30,8 @@ ELECT = "org.apache.kafka.tools.LeaderElectionCommand"
 SETTINGS = {
     "zookeeper.session.timeout.ms": "36000",  # a paused broker must not be given up during a test
     "auto.leader.rebalance.enable": "false",
-    # A throttle lets one fetch pass in each of its windows of 11 s, however large: small fetches make it exact.
+    # A throttle lets one fetch pass in each of its windows of 11 s, however large:
+    # small fetches make it exact.
     "replica.fetch.max.bytes": "50000",
 }
 
@@ -55,7 +57,8 @@ def create(cluster: MixedCluster, topic: str, assignment: str, records: int = 0,
 
 
 def produce(cluster: MixedCluster, topic: str, partitions: int, numbers: range, size: int = 500) -> None:
-    settings = {"enable.idempotence": True, "batch.size": 20_000}  # a fetch takes a batch whole, whatever its size
+    # A fetch takes a batch whole, whatever its size.
+    settings = {"enable.idempotence": True, "batch.size": 20_000}
     producer = Producer({"bootstrap.servers": cluster.bootstrap, **settings})
     for number in numbers:
         producer.produce(topic, f"{number}".ljust(size), partition=number % partitions)
@@ -83,7 +86,8 @@ def plan_file(path: Path, topic: str, *replicas: list[int]) -> Path:
 
 
 def move(cluster: MixedCluster, topic: str, *replicas: list[int], through: int = 0) -> None:
-    """Begin a move, by our own client, which asks this broker first (one that is paused would keep it waiting)."""
+    """Begin a move, by our own client, which asks this broker first (one that is
+    paused would keep it waiting)."""
     with AdminConnection(cluster.bootstrap.split(",")[through]) as connection:
         wanted = {Partition(topic, index): brokers for index, brokers in enumerate(replicas)}
         assert alter_reassignments(connection, wanted) == {}
@@ -124,7 +128,8 @@ def paused(cluster: MixedCluster, broker: int) -> Iterator[None]:
 @pytest.mark.java
 @pytest.mark.parametrize("version", ["3.9.1", "4.3.0"])
 def test_apaches_tool_moves_partitions_of_our_brokers(ours: MixedCluster, tmp_path: Path, version: str) -> None:
-    """Generate, execute, list, verify, cancel, execute again, faster, verify, and all throttles are gone.
+    """Generate, execute, list, verify, cancel, execute again, faster, verify, and
+    all throttles are gone.
 
     The first throttle lets no move end while it is looked at, however slow the machine.
     """
@@ -197,7 +202,8 @@ def test_apaches_tool_elects_leaders_of_our_brokers(ours: MixedCluster, tmp_path
 
 
 def test_the_groups_topic_moves_with_its_offsets(ours: MixedCluster) -> None:
-    """A group's committed offset is found at its new coordinator, which the old one no longer is."""
+    """A group's committed offset is found at its new coordinator, which the old one
+    no longer is."""
     create(ours, "grouped", "0", records=10)
     settings = {"bootstrap.servers": ours.bootstrap, "group.id": "moving", "auto.offset.reset": "earliest"}
 

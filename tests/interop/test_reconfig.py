@@ -1,4 +1,5 @@
-"""Ensembles that change while they run: ours, and ours with Apache ZooKeeper's, through kazoo, zkCli and our shell."""
+"""Ensembles that change while they run: ours, and ours with Apache ZooKeeper's, through
+kazoo, zkCli and our shell."""
 
 import subprocess
 import sys
@@ -40,7 +41,9 @@ def line(ports: list[int], role: str = "participant") -> str:
 
 @contextmanager
 def growing_ensemble(directory: Path, apaches: tuple[int, ...] = (), *, count: int = 4) -> Iterator[Ensemble]:
-    """Servers 1 and 2 are the ensemble; each of the others knows itself and them, and is not started."""
+    """Servers 1 and 2 are the ensemble.
+
+    Each of the others knows itself and them, and is not started."""
     ports = free_ports(3 * count)
     lines = {n: line(ports[3 * n - 3 : 3 * n]) for n in range(1, count + 1)}
     settings: dict[str, object] = {"reconfigEnabled": "true", "DigestAuthenticationProvider.superDigest": SUPER_DIGEST}
@@ -75,7 +78,10 @@ def joining(ensemble: Ensemble, *server_ids: int) -> str:
 
 
 def config_without(client: KazooClient, server_id: int) -> bytes:
-    """Remove the leader. Its followers close their clients' connections, Apache's sometimes before the response is sent."""
+    """Remove the leader.
+
+    Its followers close their clients' connections, Apache's sometimes before the
+    response is sent."""
     try:
         text = bytes(client.reconfig(None, str(server_id), None)[0])
     except ConnectionLoss:
@@ -104,7 +110,8 @@ def until_role(ensemble: Ensemble, server_id: int, *roles: str) -> None:
     ],
 )
 def test_servers_join_and_the_leader_leaves(tmp_path: Path, apaches: tuple[int, ...], joiners: tuple[int, ...]) -> None:
-    """A new server follows without a vote, joins, votes; the leader is removed, and a write follows on all others."""
+    """A new server follows without a vote, joins, votes; the leader is removed, and a
+    write follows on all others."""
     with (
         growing_ensemble(tmp_path, apaches, count=2 + len(joiners)) as ensemble,
         super_user(ensemble, 1, 2) as client,
@@ -153,7 +160,8 @@ def test_servers_join_and_the_leader_leaves(tmp_path: Path, apaches: tuple[int, 
 
 
 def check_names_of_figures(ensemble: Ensemble) -> None:
-    """What mntr shows of one kind of server, the other shows too, but for what only a leader has, and namespaces."""
+    """What mntr shows of one kind of server, the other shows too, but for what only a
+    leader has, and namespaces."""
     shown: dict[bool, set[str]] = {}
     for member in ensemble.members.values():
         if member.process is not None and (member.is_apache not in shown or member.mode() == "leader"):
@@ -196,7 +204,8 @@ def refused(client: KazooClient, error: type[Exception], **arguments: object) ->
 def test_a_reconfig_that_cannot_be_is_refused_with_the_errors_of_apache_zookeeper(
     tmp_path: Path, apaches: tuple[int, ...]
 ) -> None:
-    """Bad lines, a bad version, too few voters, a quorum that is not there, and a client that is not the super user."""
+    """Bad lines, a bad version, too few voters, a quorum that is not there, and a client
+    that is not the super user."""
     with growing_ensemble(tmp_path, apaches) as ensemble, super_user(ensemble) as client:
         before = client.get("/zookeeper/config")[0]
         stranger = "server.3=127.0.0.1:1:2;3"
@@ -216,7 +225,8 @@ def test_a_reconfig_that_cannot_be_is_refused_with_the_errors_of_apache_zookeepe
 
 
 def test_a_voter_becomes_an_observer_and_votes_again(tmp_path: Path) -> None:
-    """Its role changes without a restart, and it takes writes in each; its client port moves with its line."""
+    """Its role changes without a restart, and it takes writes in each; its client
+    port moves with its line."""
     with growing_ensemble(tmp_path, count=3) as ensemble, super_user(ensemble, 1, 2) as client:
         third = ensemble.members[3]
         third.start()

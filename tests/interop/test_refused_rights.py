@@ -1,4 +1,5 @@
-"""Errors for missing rights, from Apache's broker with an authorizer: they name the resource and a remedy, soon."""
+"""Errors for missing rights, from Apache's broker with an authorizer: they name the
+resource and a remedy, soon."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -83,7 +84,8 @@ def test_offsets_of_a_topic_that_may_not_be_described_are_refused_and_not_missin
 
 
 def test_a_producer_names_the_topic_and_the_transactional_id(ann: Login) -> None:
-    """The record fails, whether its fate is asked for or not; after the fatal error of a transaction the end is clean."""
+    """The record fails, whether its fate is asked for or not; after the fatal error of a
+    transaction the end is clean."""
     with Producer(ann) as producer:
         receipt = producer.send("secret", "x")
         with pytest.raises(DeliveryError, match="a record for secret") as failed:
@@ -114,7 +116,8 @@ def test_a_producer_names_the_topic_and_the_transactional_id(ann: Login) -> None
 def test_a_consumer_names_the_group_or_the_topic(
     ann: Login, group: str, use: Callable[[Consumer[str, str]], object], resource: str
 ) -> None:
-    """A commit without a membership, too, for which librdkafka would wait for a coordinator; a consumer without a group needs none."""
+    """A commit without a membership, too, for which librdkafka would wait for a coordinator; a
+    consumer without a group needs none."""
     with Consumer({**ann, **({"group.id": group} if group else {})}) as consumer:
         refused(lambda: use(consumer), resource)
 

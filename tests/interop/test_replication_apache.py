@@ -1,4 +1,5 @@
-"""Replicas of both kinds under kills: an idempotent acks=all load goes on while brokers of either kind die and return."""
+"""Replicas of both kinds under kills: an idempotent acks=all load goes on while brokers of
+either kind die and return."""
 
 import os
 from pathlib import Path
@@ -27,7 +28,8 @@ SETTINGS = {"zookeeper.session.timeout.ms": "6000"}
 
 @pytest.mark.parametrize("kinds", KINDS.values(), ids=KINDS)
 def test_replicas_of_both_kinds_survive_each_others_kills_with_equal_bytes(tmp_path: Path, kinds: list[str]) -> None:
-    """One broker of each kind is killed with 9 and comes back, in turn; groups see each record once, in order."""
+    """One broker of each kind is killed with 9 and comes back, in turn; groups see
+    each record once, in order."""
     with mixed_cluster(tmp_path, kinds, settings=SETTINGS) as cluster:
         assignment = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
         topic = NewTopic("mixed", PARTITIONS, replica_assignment=assignment, config={"min.insync.replicas": "2"})

@@ -1,4 +1,5 @@
-"""Replicated topics seen by librdkafka and Apache's tools: stops, refusals, and replicas that come back."""
+"""Replicated topics seen by librdkafka and Apache's tools: stops, refusals, and
+replicas that come back."""
 
 import re
 import time
@@ -100,7 +101,8 @@ def test_leaders_that_stop_and_come_back_cost_no_record_and_end_with_equal_bytes
 
 
 def test_below_min_insync_replicas_the_leader_is_read_only_until_one_comes_back(cluster: Cluster) -> None:
-    """NOT_ENOUGH_REPLICAS for acks=all, served still for reading; with a second replica all goes on."""
+    """NOT_ENOUGH_REPLICAS for acks=all, served still for reading; with a second
+    replica all goes on."""
     cluster.create_topic("t", 1, 3)
     results: list[KafkaError | None] = []
 
@@ -131,7 +133,8 @@ def test_below_min_insync_replicas_the_leader_is_read_only_until_one_comes_back(
 
 
 def test_a_group_goes_on_when_its_coordinators_broker_stops(cluster: Cluster) -> None:
-    """__consumer_offsets has three replicas: commits survive, and nothing is read twice or left out."""
+    """__consumer_offsets has three replicas: commits survive, and nothing is read
+    twice or left out."""
     cluster.create_topic("t", 1, 3)
     writer = producer(cluster)
     for n in range(20):
@@ -167,7 +170,8 @@ def test_a_group_goes_on_when_its_coordinators_broker_stops(cluster: Cluster) ->
 
 
 def test_a_throttled_replica_catches_up_no_faster_than_its_rate() -> None:
-    """KIP-73 through librdkafka's admin: lists in the topic, rates of the brokers; without them it goes at once."""
+    """KIP-73 through librdkafka's admin: lists in the topic, rates of the brokers;
+    without them it goes at once."""
     size_bytes, rate = 16_000_000, 4_000_000
     with Cluster(3, settings=SETTINGS) as cluster:
         cluster.create_topic("moved", 1, 3)

@@ -31,7 +31,8 @@ def cluster() -> Iterator[Cluster]:
 
 
 def fill(cluster: Cluster, topic: str) -> None:
-    """One partition of three replicas with records that all replicas have and know to be committed."""
+    """One partition of three replicas with records that all replicas have and know
+    to be committed."""
     cluster.create_topic(topic, 1, 3)
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "log_level": 0})
     for n in range(COUNT):
@@ -104,7 +105,8 @@ def test_librdkafka_reads_from_the_follower_in_its_rack(cluster: Cluster) -> Non
 @needs_reference
 @pytest.mark.java
 def test_javas_consumer_reads_from_the_follower_in_its_rack(cluster: Cluster) -> None:
-    """Its fetch session at the follower comes to the end of the records, the one at the leader does not."""
+    """Its fetch session at the follower comes to the end of the records, the one at
+    the leader does not."""
     fill(cluster, "near")
     leader, follower = leader_and_follower(cluster, "near")
 
@@ -147,7 +149,8 @@ def corrupt(cluster: Cluster, broker: int, topic: str) -> None:
 @needs_reference
 @pytest.mark.java
 def test_apaches_replica_verification_finds_equal_replicas_and_a_corrupt_one(cluster: Cluster, tmp_path: Path) -> None:
-    """As replica -2 it reads all three replicas: no lag, no difference; then one that was tampered with."""
+    """As replica -2 it reads all three replicas: no lag, no difference; then one
+    that was tampered with."""
     fill(cluster, "sound")
     fill(cluster, "tampered")
     _, follower = leader_and_follower(cluster, "tampered")

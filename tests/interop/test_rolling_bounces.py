@@ -1,4 +1,5 @@
-"""Apache's VerifiableProducer and VerifiableConsumer, two versions at once, while our brokers restart one by one."""
+"""Apache's VerifiableProducer and VerifiableConsumer, two versions at once, while our
+brokers restart one by one."""
 
 from pathlib import Path
 
@@ -17,7 +18,8 @@ ROUNDS = 5 if is_long() else 1
 
 
 def test_verifiable_clients_lose_and_double_nothing_through_rolling_bounces(tmp_path: Path) -> None:
-    """Each broker is stopped cleanly, then each is killed; all replicas are in sync again before the next goes."""
+    """Each broker is stopped cleanly, then each is killed; all replicas are in sync
+    again before the next goes."""
     with mixed_cluster(tmp_path, [OURS] * 3) as cluster:
         topics = {version: f"java-{version}" for version in VERSIONS}
         config = {"min.insync.replicas": "2"}

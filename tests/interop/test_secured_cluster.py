@@ -1,4 +1,5 @@
-"""Commands, contexts and `Admin` against a secured cluster of Apache Kafka's: TLS, SASL PLAIN and SCRAM, client certificates."""
+"""Commands, contexts and `Admin` against a secured cluster of Apache Kafka's: TLS, SASL PLAIN and
+SCRAM, client certificates."""
 
 import asyncio
 import hashlib
@@ -139,7 +140,8 @@ def test_a_secured_cluster_is_administered(
     settings_file: Callable[[dict[str, str]], str],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Create, describe, groups: requests for any broker, for the controller and for a coordinator."""
+    """Create, describe, groups: requests for any broker, for the controller and for
+    a coordinator."""
     options = ["--bootstrap-server", secured.sasl, "--command-config", settings_file(secured.login(mechanism))]
     topic = f"by-{mechanism.lower()}"
     eventually(
@@ -169,7 +171,8 @@ def test_javas_login_and_the_asyncio_twin_work_too(secured: Secured) -> None:
 
 
 def test_a_certificate_proves_who_the_client_is(secured: Secured) -> None:
-    """With its key's password; without a certificate the broker refuses, and the error says what it wants."""
+    """With its key's password; without a certificate the broker refuses, and the
+    error says what it wants."""
     settings = {**secured.certificate(), "bootstrap.servers": secured.ssl}
     with Admin(settings) as admin:
         assert len(admin.describe_cluster().brokers) == 1
@@ -190,7 +193,8 @@ def test_a_certificate_proves_who_the_client_is(secured: Secured) -> None:
 
 
 def test_columns_of_pipelines_travel_through_tls(secured: Secured) -> None:
-    """Written and read by our own connections with SASL or a certificate; offsets are asked for and committed by librdkafka's."""
+    """Written and read by our own connections with SASL or a certificate; offsets are asked for and
+    committed by librdkafka's."""
     pytest.importorskip("pyspark")
     import pyarrow as pa
     from pyspark.sql.streaming.datasource import ReadAllAvailable
@@ -306,7 +310,8 @@ def test_an_authentication_that_ends_is_renewed(secured: Secured) -> None:
 def test_a_contexts_password_is_in_the_keyring_and_opens_the_cluster(
     secured: Secured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """No file of ours has it; commands on either client library do; another cluster does not get it."""
+    """No file of ours has it; commands on either client library do; another cluster
+    does not get it."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.delenv("BARNABAS_CONTEXT", raising=False)

@@ -1,4 +1,5 @@
-"""Clients that are not ours at brokers with TLS and SASL: librdkafka, aiokafka, kafka-python, kcat, Apache's tools."""
+"""Clients that are not ours at brokers with TLS and SASL: librdkafka, aiokafka,
+kafka-python, kcat, Apache's tools."""
 
 import asyncio
 import ssl
@@ -132,7 +133,8 @@ def test_kafka_python_writes(secured: Cluster) -> None:
 @needs("kcat")
 def test_kcat_writes_and_reads(secured: Cluster) -> None:
     """With the librdkafka of its distribution."""
-    properties = secured.client_properties("kay", "SCRAM-SHA-512")  # kcat takes commas for the ends of values
+    # Kcat takes commas for the ends of values.
+    properties = secured.client_properties("kay", "SCRAM-SHA-512")
     servers = properties.pop("bootstrap.servers")
     options = [word for name, value in properties.items() for word in ("-X", f"{name}={value}")]
     for mode, text in ((["-P"], "by kcat\n"), (["-C", "-e", "-q", "-o", "beginning"], "")):
@@ -145,7 +147,8 @@ def test_kcat_writes_and_reads(secured: Cluster) -> None:
 @pytest.mark.java
 @needs_reference
 def test_apaches_tools_write_and_change_users(secured: Cluster, tmp_path: Path) -> None:
-    """ConsoleProducer by SCRAM; ConfigCommand gives a new user a password, with which that user writes."""
+    """ConsoleProducer by SCRAM; ConfigCommand gives a new user a password, with
+    which that user writes."""
 
     def config(user: str, mechanism: str, **changes: str) -> str:
         properties = secured.client_properties(user, mechanism, java=True) | changes

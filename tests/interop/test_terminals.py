@@ -1,4 +1,5 @@
-"""Commands on a real terminal: Ctrl-C ends each with 130, at once, and leaves the terminal as it was."""
+"""Commands on a real terminal: Ctrl-C ends each with 130, at once, and leaves the
+terminal as it was."""
 
 import fcntl
 import os
@@ -40,7 +41,8 @@ class Terminal:
 
     @staticmethod
     def _take() -> None:
-        """In the child, a session leader by now: make the terminal its own, so that keys become signals."""
+        """In the child, a session leader by now: make the terminal its own, so that
+        keys become signals."""
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
     def read_until(self, text: bytes) -> None:
@@ -120,7 +122,8 @@ def test_ctrl_c_ends_a_command_of_a_terminal(words: tuple[str, ...], shown: byte
 
 
 def test_ctrl_c_stops_a_cluster_of_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The servers do not get the key's signal: the supervisor stops them in order, and nothing is left."""
+    """The servers do not get the key's signal: the supervisor stops them in order,
+    and nothing is left."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     terminal = Terminal("up", "--port", "0", "--zk-port", "0")

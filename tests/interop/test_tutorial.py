@@ -1,4 +1,5 @@
-"""The tutorial "A first cluster": every command on the page is executed, in order, and its output compared."""
+"""The tutorial "A first cluster": every command on the page is executed, in order,
+and its output compared."""
 
 import re
 from pathlib import Path
@@ -42,7 +43,8 @@ def test_every_command_of_the_tutorial_does_what_the_page_shows(tmp_path: Path) 
                 if line.startswith("BROKERS="):
                     reader.type(command)
                 elif "server-start" in line and command.section.startswith("1"):
-                    assert Path(reader.here(line).split()[-1]).exists()  # what up has started already
+                    # What up has started already.
+                    assert Path(reader.here(line).split()[-1]).exists()
                 elif "server-start" in line:
                     reader.stay(command)
                     ids = "barnabas zookeeper-shell localhost:2181 ls /brokers/ids | tail -1"
@@ -50,7 +52,8 @@ def test_every_command_of_the_tutorial_does_what_the_page_shows(tmp_path: Path) 
                 elif "console-producer" in line and not re.search("[|<]", line):
                     reader.run(command, "hello\nworld\n")
                 elif "--group customer-group" in line and "console-consumer" in line:
-                    # Each member then starts there, and not at the end as it is when the member has its partitions.
+                    # Each member then starts there, and not at the end as it is when the
+                    # member has its partitions.
                     seek = f"barnabas groups seek customer-group --topic topic1 --to end {SERVER}"
                     reader.run(Command("", seek, []))
                     group += [reader.stay(command), reader.stay(command)]
@@ -60,7 +63,8 @@ def test_every_command_of_the_tutorial_does_what_the_page_shows(tmp_path: Path) 
                         what="both joined",
                     )
                 elif line.startswith("ls "):
-                    assert reader.run(command)  # which broker has which partition is chosen at random
+                    # Which broker has which partition is chosen at random.
+                    assert reader.run(command)
                 elif "console-consumer" in line and "--max-messages" not in line:
                     assert two_lines(reader.stay(command)) == {"hello", "world"}
                 else:

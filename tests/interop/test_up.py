@@ -120,7 +120,9 @@ def test_a_cluster_in_the_background_is_found_watched_and_stopped(tmp_path: Path
 
 @needs("openssl")
 def test_a_data_dir_starts_again_with_all_of_its_servers_and_users(tmp_path: Path) -> None:
-    """Without an option; fewer brokers are refused. Records are in the folder and readable, whatever its name and the password."""
+    """Without an option; fewer brokers are refused.
+
+    Records are in the folder and readable, whatever its name and the password."""
     data_dir = tmp_path / "j\u00fcrgen's \\data"
     client = ["--command-config", str(data_dir / "security" / "client.properties")]
     secured = ["--security", "SASL_PLAINTEXT", "--user", 'ann= s\u00e9cret "\\ ']
@@ -147,7 +149,8 @@ def test_a_data_dir_starts_again_with_all_of_its_servers_and_users(tmp_path: Pat
 
 
 def test_another_broker_joins_a_cluster_that_runs(tmp_path: Path) -> None:
-    """With --zookeeper; it is ready although the cluster has brokers that this command did not start."""
+    """With --zookeeper; it is ready although the cluster has brokers that this
+    command did not start."""
     port, zk_port, joining_port = free_ports(3)
     data_dirs = [str(tmp_path / name) for name in ("first", "joining")]
     first = run("up", "--detach", "--port", str(port), "--zk-port", str(zk_port), "--data-dir", data_dirs[0])
@@ -164,7 +167,8 @@ def test_another_broker_joins_a_cluster_that_runs(tmp_path: Path) -> None:
 
 
 def test_down_returns_when_the_temporary_folder_is_gone(tmp_path: Path) -> None:
-    """Nothing is left of a cluster without --data-dir, and of its messages; both commands say so."""
+    """Nothing is left of a cluster without --data-dir, and of its messages; both
+    commands say so."""
     up = run("up", "--detach", "--port", "0", "--zk-port", "0")
     assert (up.returncode, up.stderr) == (0, TEMPORARY)
     assert up.stdout.startswith("ready ")
@@ -176,7 +180,9 @@ def test_down_returns_when_the_temporary_folder_is_gone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
 def test_a_cluster_in_the_foreground_ends_as_its_signal_asks(tmp_path: Path, number: int, code: int) -> None:
-    """Ctrl-C gives the code that shells know; SIGTERM, a supervisor's, none. The folder is gone, and no word of an error."""
+    """Ctrl-C gives the code that shells know; SIGTERM, a supervisor's, none.
+
+    The folder is gone, and no word of an error."""
     command = [sys.executable, "-m", "barnabas", "up", "--port", "0", "--zk-port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline().startswith("ready ")

@@ -1,4 +1,5 @@
-"""Every message in every version against Apache Kafka's own classes: they read ours, and write the same bytes."""
+"""Every message in every version against Apache Kafka's own classes: they read ours,
+and write the same bytes."""
 
 import base64
 import json

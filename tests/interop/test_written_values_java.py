@@ -1,4 +1,5 @@
-"""Properties files and login modules that are written here, as Apache Kafka's own code reads them."""
+"""Properties files and login modules that are written here, as Apache Kafka's own
+code reads them."""
 
 import base64
 from pathlib import Path
@@ -26,7 +27,8 @@ def texts(random: Random) -> str:
 @pytest.mark.interop
 @pytest.mark.java
 def test_apache_kafka_reads_what_is_written_here(tmp_path: Path) -> None:
-    """Names, values, options and passwords of any characters; of a file in UTF-8 it makes what we make of it."""
+    """Names, values, options and passwords of any characters; of a file in UTF-8 it
+    makes what we make of it."""
     random = Random(22)
     expected = []
     for number in range(150):

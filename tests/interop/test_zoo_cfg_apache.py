@@ -1,4 +1,5 @@
-"""The verdicts on files zoo.cfg that the unit test compares with are those of Apache's QuorumPeerConfig."""
+"""The verdicts on files zoo.cfg that the unit test compares with are those of
+Apache's QuorumPeerConfig."""
 
 from pathlib import Path
 

@@ -1,6 +1,8 @@
-"""Mutants of the ensemble: defects in election, Zab and sessions, each of which a simulated ensemble must notice.
+"""Mutants of the ensemble: defects in election, Zab and sessions, each of which a
+simulated ensemble must notice.
 
-``python tests/simulation/ensemble_mutants.py [NAME ...]`` runs them, as `mutants` does those of clusters.
+``python tests/simulation/ensemble_mutants.py [NAME ...]`` runs them, as `mutants`
+does those of clusters.
 """
 
 import sys
@@ -64,7 +66,8 @@ def ignore_the_epoch() -> None:
 
 
 def accept_two_leaders_in_an_epoch() -> None:
-    """Two parts of an ensemble may each elect a leader and follow it, for quorums need no member in common."""
+    """Two parts of an ensemble may each elect a leader and follow it, for quorums
+    need no member in common."""
     from barnabas.coordination.quorum.verifiers import MajorityQuorum
 
     rewrite(MajorityQuorum, "contains_quorum", "> len(self.voters) // 2", ">= len(self.voters) // 2")
@@ -136,7 +139,8 @@ def forget_the_accepted_epoch() -> None:
 
 
 def commit_by_the_old_quorum_only() -> None:
-    """A reconfiguration is committed without a quorum of the new configuration: leaders and elections do not ask for one."""
+    """A reconfiguration is committed without a quorum of the new configuration: leaders and
+    elections do not ask for one."""
     from barnabas.coordination.quorum.configuration import QuorumConfiguration
     from barnabas.coordination.zab.configurations import Configurations
     from barnabas.coordination.zab.leader_server import LeaderServer
@@ -180,7 +184,9 @@ ENSEMBLE_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
 
 
 def ensemble_catches(mutant: Callable[[], None]) -> tuple[int, str] | None:
-    """The first seed that notices the mutant, and what it says; None if none does. Patches this process for good."""
+    """The first seed that notices the mutant, and what it says; None if none does.
+
+    Patches this process for good."""
     mutant()
     for seed in SEEDS:
         plan = EnsemblePlan(

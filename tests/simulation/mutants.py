@@ -1,8 +1,9 @@
 """Mutants: defects put into the production code, each of which the simulation must notice.
 
-``python tests/simulation/mutants.py [NAME ...]`` (``make mutants``) runs each mutant on a few seeds whose faults can show
-it, and fails if one survives. A mutant patches the code in memory, for one process; where the code is not as it expects,
-`mutation` fails. Those of replication are in `replication_mutants`.
+``python tests/simulation/mutants.py [NAME ...]`` (``make mutants``) runs each mutant on a few
+seeds whose faults can show it, and fails if one survives. A mutant patches the code in memory,
+for one process; where the code is not as it expects, `mutation` fails. Those of replication are
+in `replication_mutants`.
 """
 
 import sys
@@ -152,7 +153,8 @@ def forget_commits() -> None:
 
 
 def begin_a_generation_again() -> None:
-    """A coordinator that reads a group from its log gives the last generation's number once more."""
+    """A coordinator that reads a group from its log gives the last generation's
+    number once more."""
     from barnabas.broker.groups.group import Group
 
     rewrite(Group, "load", "self.generation_id = value.generation", "self.generation_id = value.generation - 1")
@@ -203,7 +205,9 @@ def plan_for(mutant: Callable[[], None]) -> RunPlan:
 
 
 def caught_by(mutant: Callable[[], None]) -> tuple[int, str] | None:
-    """The first seed that notices the mutant, and what it says; None if none does. Patches this process for good."""
+    """The first seed that notices the mutant, and what it says; None if none does.
+
+    Patches this process for good."""
     mutant()
     for seed in SEEDS:
         result = run_seed(seed, plan=plan_for(mutant))

@@ -1,7 +1,8 @@
 """Ways to put a defect into the code in memory, and the programs that run such mutants.
 
-Each way fails loudly where the code is not as the mutant expects it. A mutant patches its process for good, so each runs
-in a process of its own. Tests start such a process and do not fork: pytest's workers have threads, and a fork would keep their locks.
+Each way fails loudly where the code is not as the mutant expects it. A mutant patches its process
+for good, so each runs in a process of its own. Tests start such a process and do not fork: pytest's
+workers have threads, and a fork would keep their locks.
 """
 
 import argparse
@@ -44,7 +45,8 @@ def patch(owner: Any, name: str, value: object) -> None:
 
 
 def rewrite(owner: Any, name: str, old: str, new: str) -> None:
-    """Compile a function again with ``old`` replaced by ``new`` in its source, where it must stand exactly once."""
+    """Compile a function again with ``old`` replaced by ``new`` in its source, where it
+    must stand exactly once."""
     original = inspect.getattr_static(owner, name, None)
     if original is None:
         raise MutantOutdatedError(f"{owner.__name__} has no {name}")
@@ -54,7 +56,8 @@ def rewrite(owner: Any, name: str, old: str, new: str) -> None:
         raise MutantOutdatedError(f"{owner.__name__}.{name} holds {old!r} {source.count(old)} times, not once")
     namespace = function.__globals__
     before = namespace.get(name)
-    exec(compile(source.replace(old, new), f"<mutant of {name}>", "exec"), namespace)  # our own source
+    # Our own source.
+    exec(compile(source.replace(old, new), f"<mutant of {name}>", "exec"), namespace)
     mutated = namespace.pop(name)
     if before is not None:
         namespace[name] = before  # `patch` finds the original by identity
@@ -64,9 +67,11 @@ def rewrite(owner: Any, name: str, old: str, new: str) -> None:
 def run_mutants(
     mutants: Iterable[Callable[[], None]], caught_by: Callable[[Callable[[], None]], tuple[int, str] | None]
 ) -> int:
-    """The main program of a file of mutants: run all, or those named; the exit status is 1 if one survives.
+    """The main program of a file of mutants: run all, or those named; the exit
+    status is 1 if one survives.
 
-    ``caught_by`` patches the process and returns the seed that noticed the mutant, with what it says.
+    ``caught_by`` patches the process and returns the seed that noticed the mutant,
+    with what it says.
     """
     parser = argparse.ArgumentParser(description="Run mutants; each must be noticed by a seed.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="a mutant; all without")

@@ -1,6 +1,7 @@
 """Defects of replication, each of which the simulation must notice; `mutants` runs them.
 
-The docstring says what is wrong; the faults beside it (in `REPLICATION_MUTANTS`) are those that can show it.
+The docstring says what is wrong; the faults beside it (in `REPLICATION_MUTANTS`) are
+those that can show it.
 """
 
 from collections.abc import Callable
@@ -24,7 +25,8 @@ def acknowledge_without_waiting() -> None:
 
 
 def acknowledge_several_partitions_with_the_first() -> None:
-    """A request for several partitions is answered when the in-sync replicas have what it brought to one of them."""
+    """A request for several partitions is answered when the in-sync replicas have what
+    it brought to one of them."""
     from barnabas.broker.replication.delayed_produce import DelayedProduce
 
     rewrite(
@@ -55,7 +57,8 @@ def take_what_is_sent_for_received() -> None:
 
 
 def forget_the_set_asked_for() -> None:
-    """While an in-sync set is asked for, only its members are waited for: the znode still has the old ones."""
+    """While an in-sync set is asked for, only its members are waited for: the znode
+    still has the old ones."""
     from barnabas.broker.replication.partition import Leader
 
     rewrite(
@@ -92,7 +95,8 @@ def truncate_to_the_watermark() -> None:
 
 
 def append_without_truncation() -> None:
-    """The leader does not say where a follower's log left its own, and the follower goes on behind it."""
+    """The leader does not say where a follower's log left its own, and the follower
+    goes on behind it."""
     from barnabas.broker.replication import reads
 
     patch(reads, "_divergence", lambda *_: None)

@@ -1,7 +1,8 @@
-"""Run simulated clusters: ``python tests/simulation/run.py --seeds 1-200``; with ``--ensemble``, ensembles alone.
+"""Run simulated clusters: ``python tests/simulation/run.py --seeds 1-200``; with
+``--ensemble``, ensembles alone.
 
-Each failing seed is printed with what was wrong and with the command that runs it again; ``--trace FILE`` writes
-all its events to a file. The exit status is 1 if a seed failed.
+Each failing seed is printed with what was wrong and with the command that runs it again;
+``--trace FILE`` writes all its events to a file. The exit status is 1 if a seed failed.
 """
 
 import argparse
@@ -11,7 +12,8 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # the folder in which pytest finds these packages, too
+# The folder in which pytest finds these packages, too.
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from simulation.scenarios.ensemble_scenario import run_ensemble_seed
 from simulation.scenarios.runs import Result

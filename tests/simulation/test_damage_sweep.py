@@ -1,4 +1,5 @@
-"""One stored file is damaged, for each kind of byte of each file: nothing acknowledged is lost in silence.
+"""One stored file is damaged, for each kind of byte of each file: nothing
+acknowledged is lost in silence.
 
 ``BARNABAS_DAMAGES`` is how many damages are tried of each kind of cluster; 0 tries all.
 """
@@ -32,7 +33,8 @@ def kind_of_file(path: str) -> str:
 
 
 def sample(disks: Disks, machine: str, files: re.Pattern[str], seed: str) -> list[Damage]:
-    """Damages of a machine's files: one of each kind of file, in any order, then another of each."""
+    """Damages of a machine's files: one of each kind of file, in any order, then
+    another of each."""
     rng = random.Random(seed)
     kinds: dict[str, list[Damage]] = {}
     for path in sorted(disks[machine]):
@@ -72,7 +74,9 @@ def test_the_page_of_small_files_has_every_file_and_the_sweeps_damage_it() -> No
 def test_no_damage_of_a_small_file_of_a_broker_loses_records_in_silence(
     brokers: int, clean: bool, record_property: Callable[[str, object], None]
 ) -> None:
-    """With three replicas none is lost at all. A healthy disk raises no alarm, whatever the last stop was."""
+    """With three replicas none is lost at all.
+
+    A healthy disk raises no alarm, whatever the last stop was."""
     stored = store_cluster(brokers, clean=clean)
     faults = start_damaged_cluster(stored, None).faults(None, has_replicas=brokers > 1)
     damages = sample(stored.disks, "broker-0", BROKER_FILES, f"{brokers} {clean}")
@@ -91,7 +95,8 @@ def test_no_damage_of_a_small_file_of_a_broker_loses_records_in_silence(
 def test_no_damage_of_a_small_file_of_a_coordination_server_loses_writes_in_silence(
     servers: int, is_stale: bool, clean: bool, record_property: Callable[[str, object], None]
 ) -> None:
-    """With three servers none is lost at all, though the damaged one was down for the last of them."""
+    """With three servers none is lost at all, though the damaged one was down for
+    the last of them."""
     stored = store_ensemble(servers, is_stale=is_stale, clean=clean)
     name = min(stored.disks)
     faults = start_damaged_ensemble(stored, None).faults(None, has_replicas=servers > 1)
@@ -111,7 +116,9 @@ def test_no_damage_of_a_small_file_of_a_coordination_server_loses_writes_in_sile
 def test_no_damage_of_a_transaction_log_or_a_snapshot_loses_writes_in_silence(
     servers: int, is_stale: bool, clean: bool, record_property: Callable[[str, object], None]
 ) -> None:
-    """Each kind of byte of each file; cut, empty, missing, with another one's content. A healthy disk raises no alarm."""
+    """Each kind of byte of each file; cut, empty, missing, with another one's content.
+
+    A healthy disk raises no alarm."""
     stored = store_ensemble(servers, is_stale=is_stale, clean=clean)
     name = min(stored.disks)
     faults = start_damaged_ensemble(stored, None).faults(None, has_replicas=servers > 1)
@@ -135,9 +142,10 @@ SEGMENTS = re.compile(r"/orders-0/[0-9]{20}\.log$")
 def test_no_damage_of_a_segment_loses_records_in_silence(
     brokers: int, clean: bool, record_property: Callable[[str, object], None]
 ) -> None:
-    """Its headers, its size, its name and its place. With three replicas nothing before the log's end is lost at all.
+    """Its headers, its size, its name and its place.
 
-    The broker that stops last is alone in the in-sync set, so a log that has lost its end leads, with an error line. A wrong
+    With three replicas nothing before the log's end is lost at all. The broker that stops last is
+    alone in the in-sync set, so a log that has lost its end leads, with an error line. A wrong
     checksum is the consumer's to find.
     """
     stored = store_cluster(brokers, clean=clean)

@@ -1,8 +1,9 @@
 """A busy cluster in virtual time, for hours: what the servers hold does not grow.
 
-All servers run in this process, so objects are counted by their types: those of the servers' modules, not of the simulation
-and its clients. Logs are kept small by retention and compaction. Python's own containers and ids are left out, because the
-history that the checks need is made of them; so are clients that leave ever more znodes behind.
+All servers run in this process, so objects are counted by their types: those of the servers'
+modules, not of the simulation and its clients. Logs are kept small by retention and compaction.
+Python's own containers and ids are left out, because the history that the checks need is made of
+them; so are clients that leave ever more znodes behind.
 """
 
 import asyncio
@@ -46,9 +47,11 @@ def servers_objects() -> Counter[str]:
 def test_what_servers_hold_does_not_grow_in_hours_of_a_busy_cluster(
     record_property: Callable[[str, object], None],
 ) -> None:
-    """Topics made, grown and deleted, groups, idempotent producers, while the servers' objects are counted.
+    """Topics made, grown and deleted, groups, idempotent producers, while the
+    servers' objects are counted.
 
-    The last sixth of the run has at most 10 % and 300 objects more of any type, and of all together, than the third sixth.
+    The last sixth of the run has at most 10 % and 300 objects more of any type, and of all
+    together, than the third sixth.
     """
     plan = RunPlan(
         brokers=3,

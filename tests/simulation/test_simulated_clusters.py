@@ -1,4 +1,5 @@
-"""Whole clusters of the production code in virtual time, each from its seed, and everything that must hold."""
+"""Whole clusters of the production code in virtual time, each from its seed, and
+everything that must hold."""
 
 import os
 import subprocess
@@ -19,7 +20,8 @@ SEEDS_A_TEST = 10
 
 @pytest.mark.parametrize("first", range(1, SEEDS + 1, SEEDS_A_TEST))
 def test_simulated_clusters_keep_their_promises(first: int) -> None:
-    """Nothing acknowledged is lost, doubled or reordered, whatever fails; ``make simulate`` runs more seeds."""
+    """Nothing acknowledged is lost, doubled or reordered, whatever fails;
+    ``make simulate`` runs more seeds."""
     failed: list[str] = []
     seen: Counter[str] = Counter()
     for seed in range(first, first + SEEDS_A_TEST):
@@ -33,8 +35,10 @@ def test_simulated_clusters_keep_their_promises(first: int) -> None:
 
 
 def test_the_same_seed_gives_the_same_run_byte_for_byte() -> None:
-    """Twice in this process and once in another one with other hashes: every event at its microsecond."""
-    seeds = (2002, 2009)  # with a disk that is replaced, and topics that are made at the same moment
+    """Twice in this process and once in another one with other hashes: every event
+    at its microsecond."""
+    # Seeds with a disk that is replaced, and with topics that are made at the same moment.
+    seeds = (2002, 2009)
     here = [[run_seed(seed).digest for seed in seeds] for _ in range(2)]
     program = f"from simulation.scenarios.scenario import run_seed; print([run_seed(s).digest for s in {seeds}])"
     environment = {**os.environ, "PYTHONHASHSEED": "12345", "PYTHONPATH": TESTS}
@@ -65,7 +69,8 @@ def calm_plan() -> RunPlan:
 
 
 def test_a_calm_run_is_not_vacuous() -> None:
-    """Without faults everything is acknowledged, read, committed and watched, and nothing is tried twice."""
+    """Without faults everything is acknowledged, read, committed and watched, and
+    nothing is tried twice."""
     result = run_seed(4, plan=calm_plan())
     counts = result.counts
     assert not result.violations

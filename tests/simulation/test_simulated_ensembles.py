@@ -1,4 +1,5 @@
-"""Ensembles of the production code in virtual time, each from its seed, with Zab's properties checked throughout."""
+"""Ensembles of the production code in virtual time, each from its seed, with Zab's
+properties checked throughout."""
 
 import os
 import subprocess
@@ -20,7 +21,8 @@ SEEDS_A_TEST = 10
 
 @pytest.mark.parametrize("first", range(1, SEEDS + 1, SEEDS_A_TEST))
 def test_simulated_ensembles_keep_their_promises(first: int) -> None:
-    """One leader an epoch, one order of commits on every server, and nothing acknowledged is lost, whatever fails."""
+    """One leader an epoch, one order of commits on every server, and nothing acknowledged
+    is lost, whatever fails."""
     failed: list[str] = []
     seen: Counter[str] = Counter()
     for seed in range(first, first + SEEDS_A_TEST):
@@ -36,7 +38,8 @@ def test_simulated_ensembles_keep_their_promises(first: int) -> None:
 
 
 def test_the_same_ensemble_seed_gives_the_same_run_byte_for_byte() -> None:
-    """Twice in this process and once in another one with other hashes: every event at its microsecond."""
+    """Twice in this process and once in another one with other hashes: every event
+    at its microsecond."""
     seeds = (3, 7)
     here = [[run_ensemble_seed(seed).digest for seed in seeds] for _ in range(2)]
     module = "simulation.scenarios.ensemble_scenario"

@@ -1,4 +1,5 @@
-"""With log.flush.before.ack, a loss of power of the whole cluster takes nothing that was acknowledged or read."""
+"""With log.flush.before.ack, a loss of power of the whole cluster takes nothing that
+was acknowledged or read."""
 
 import os
 

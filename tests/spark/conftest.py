@@ -1,6 +1,7 @@
 """One cluster and one Spark session for all tests of this folder.
 
-The cluster is ``barnabas up``; the environment variable BARNABAS_TEST_BOOTSTRAP names another to use (Apache's, say).
+The cluster is ``barnabas up``; the environment variable BARNABAS_TEST_BOOTSTRAP names
+another to use (Apache's, say).
 """
 
 import importlib.util
@@ -22,7 +23,8 @@ from support.connector import connector_jars
 from support.needs import is_required
 
 collect_ignore_glob = [] if importlib.util.find_spec("pyspark") or is_required() else ["test_*.py"]
-# Their packages are not in the lock file: `other_pyspark.py connect`, `polars` and `notebook`, trials, bring them.
+# Their packages are not in the lock file: `other_pyspark.py connect`, `polars` and
+# `notebook`, trials, bring them.
 _OF_TRIALS = {
     "grpc_status": "test_spark_connect.py",
     "polars": "test_lake_readers.py",
@@ -150,8 +152,8 @@ def barnabas_spark(spark: Any) -> Any:
 def run_query(tmp_path: Path) -> Callable[..., list[Any]]:
     """Runs a streaming frame with availableNow into memory and gives each micro-batch's rows.
 
-    Spark gives a Python worker 10 s to start. A query that such a worker has ended is started again, and as often, as flows
-    are (`barnabas.pipelines.running.restarts`).
+    Spark gives a Python worker 10 s to start. A query that such a worker has ended is started
+    again, and as often, as flows are (`barnabas.pipelines.running.restarts`).
     """
     from pyspark.errors import StreamingQueryException
 

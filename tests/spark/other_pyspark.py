@@ -1,10 +1,11 @@
-"""Runs some tests of this folder with other packages: ``python tests/spark/other_pyspark.py 4.2.1|connect|polars|notebook|connector [TEST ...]``.
+"""Runs some tests of this folder with other packages:
+``python tests/spark/other_pyspark.py 4.2.1|connect|polars|notebook|connector [TEST ...]``.
 
-A version is one of PySpark; ``connect`` adds what Spark Connect and declarative pipelines need, ``polars`` adds
-Polars, which reads the lake tables, ``notebook`` a kernel of Jupyter's; ``connector`` brings the jars of Spark's own Kafka
-connector into Maven's repository instead. The packages are installed into
-a temporary folder that goes before the environment's own (PySpark is 450 MB to download, so this is a trial and not a part of
-CI). The exit status is pytest's.
+A version is one of PySpark; ``connect`` adds what Spark Connect and declarative pipelines need,
+``polars`` adds Polars, which reads the lake tables, ``notebook`` a kernel of Jupyter's;
+``connector`` brings the jars of Spark's own Kafka connector into Maven's repository instead. The
+packages are installed into a temporary folder that goes before the environment's own (PySpark is
+450 MB to download, so this is a trial and not a part of CI). The exit status is pytest's.
 """
 
 import os

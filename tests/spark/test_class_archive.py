@@ -1,4 +1,5 @@
-"""The archive of classes with which Spark's JVM starts, made and used by the Java that Spark runs on; without Spark itself."""
+"""The archive of classes with which Spark's JVM starts, made and used by the Java that Spark runs
+on; without Spark itself."""
 
 import os
 import subprocess
@@ -30,7 +31,8 @@ def run(java: Java, options: str, folder: Path) -> str:
 
 
 def test_the_second_start_makes_the_archive_and_the_third_uses_it(tmp_path: Path) -> None:
-    """One process makes it at a time; a start that ends badly leaves nothing, and a check makes none."""
+    """One process makes it at a time; a start that ends badly leaves nothing, and a
+    check makes none."""
     java = find_java(os.environ)
     folder = archive_folder(tmp_path, java, SPARK)
     assert ClassArchive(folder, java, may_be_made=False).java_options == ""

@@ -41,7 +41,8 @@ def expected(count: int, keys: int = 7) -> dict[bytes, list[int]]:
 
 
 def test_rows_go_where_javas_producer_sends_them_and_keep_their_order(cluster: Any) -> None:
-    """Keys by murmur2, as librdkafka's murmur2_random has it too; two tasks, one producer, small batches."""
+    """Keys by murmur2, as librdkafka's murmur2_random has it too; two tasks, one
+    producer, small batches."""
     from confluent_kafka import Producer
 
     topic, other = cluster.topic(5), cluster.topic(5)
@@ -72,7 +73,8 @@ def test_batches_that_a_topic_does_not_take_are_cut_until_it_does(cluster: Any) 
 
 
 def test_rows_that_librdkafka_writes_go_in_batches_that_the_topic_takes(cluster: Any) -> None:
-    """The options ask for what only librdkafka has; a row that is larger is an error with the setting and its value."""
+    """The options ask for what only librdkafka has; a row that is larger is an error with
+    the setting and its value."""
     from pyspark.sql.types import BinaryType, StructType
 
     topic = cluster.topic(1, {"max.message.bytes": "2000"})
@@ -90,7 +92,8 @@ def test_rows_that_librdkafka_writes_go_in_batches_that_the_topic_takes(cluster:
 def test_letters_that_a_topic_does_not_take_are_changed_until_it_does(
     cluster: Any, tmp_path: Path, kafka: dict[str, str]
 ) -> None:
-    """A compacted topic with a small limit gets one letter for each record, in both ways of writing; each is noted once."""
+    """A compacted topic with a small limit gets one letter for each record, in both ways of
+    writing; each is noted once."""
     from pyspark.sql.types import ArrayType, BinaryType, StringType, StructType
 
     topic = cluster.topic(1, {"max.message.bytes": "2000", "cleanup.policy": "compact"})

@@ -1,4 +1,6 @@
-"""Lake tables as Polars and DuckDB read them, without Spark. Polars is not in the lock file: ``other_pyspark.py polars``."""
+"""Lake tables as Polars and DuckDB read them, without Spark.
+
+Polars is not in the lock file: ``other_pyspark.py polars``."""
 
 import datetime
 from pathlib import Path
@@ -55,7 +57,8 @@ def test_polars_and_duckdb_read_a_partitioned_folder_of_parquet(tmp_path: Path) 
 
 
 def test_polars_and_duckdb_read_a_delta_table_whose_rows_were_replaced(tmp_path: Path) -> None:
-    """DuckDB through the table's files as an Arrow dataset: its own extension would be fetched from the network."""
+    """DuckDB through the table's files as an Arrow dataset: its own extension would be
+    fetched from the network."""
     sink = LakeSink("delta", str(tmp_path / "table"), ("id",))
     table = open_output(sink, TYPES, SCHEMA, rows_change=True)
     table.apply(rows((1, "AA", "9.99"), (2, "b/c", "2.25")), "flow", "query", 0)

@@ -1,6 +1,8 @@
-"""The notebook of examples/pipelines in a kernel of Jupyter's: ``python tests/spark/other_pyspark.py notebook``.
+"""The notebook of examples/pipelines in a kernel of Jupyter's:
+``python tests/spark/other_pyspark.py notebook``.
 
-Jupyter's packages are not installed with Barnabas, so this is a trial. `test_spark_examples.py` runs the same cells without them.
+Jupyter's packages are not installed with Barnabas, so this is a trial. `test_spark_examples.py`
+runs the same cells without them.
 """
 
 import subprocess

@@ -37,7 +37,8 @@ def test_a_session_without_extensions_is_the_one_that_pyspark_finds(spark: Any, 
 
 
 def test_extensions_of_others_are_kept(spark: Any, sessions: Any, tmp_path: Path) -> None:
-    """Named in a setting, or found on the class path: then PySpark makes the session, which loads them."""
+    """Named in a setting, or found on the class path: then PySpark makes the
+    session, which loads them."""
     conf, java = spark.sparkContext._conf, spark._jvm.java
     conf.set("spark.sql.extensions", "org.example.Extensions")
     try:

@@ -1,7 +1,7 @@
 """Unlike flows on brokers of Apache Kafka's, with the results that counting in Python gives.
 
-CI has one version; ``make trials`` has more of them, and our own broker, for which the same results are expected:
-``BARNABAS_BROKERS="3.9.1 4.3.0 barnabas"``.
+CI has one version; ``make trials`` has more of them, and our own broker, for which the same results
+are expected: ``BARNABAS_BROKERS="3.9.1 4.3.0 barnabas"``.
 """
 
 import collections

@@ -1,7 +1,9 @@
-"""A flow on brokers of Apache Kafka's that throttle it, while its driver, its workers and the broker are killed.
+"""A flow on brokers of Apache Kafka's that throttle it, while its driver, its workers
+and the broker are killed.
 
-BARNABAS_BROKERS names the versions, BARNABAS_KILLS and BARNABAS_RECORDS make it longer (``tests/trials.py "flows on apache with
-kills"``). CI has one version, and kills a worker and the broker: no other test has a flow of a throttled reader whose broker restarts.
+BARNABAS_BROKERS names the versions, BARNABAS_KILLS and BARNABAS_RECORDS make it longer
+(``tests/trials.py "flows on apache with kills"``). CI has one version, and kills a worker and the
+broker: no other test has a flow of a throttled reader whose broker restarts.
 """
 
 import json
@@ -140,7 +142,9 @@ class ThrottledFlow:
             broker.start()
 
     def _await(self, condition: Callable[[], bool]) -> None:
-        """Without a broker for a minute a flow ends and says so; it is then started again, as by a supervisor."""
+        """Without a broker for a minute a flow ends and says so.
+
+        It is then started again, as by a supervisor."""
 
         def holds() -> bool:
             if self.process.poll() is not None:
@@ -162,7 +166,8 @@ class ThrottledFlow:
         assert (summary["status"], summary["bad_rows"]) == ("stopped", 0)
 
     def _is_all_committed(self) -> bool:
-        """Whether the group is at the ends: its position follows a micro-batch that is in all sinks."""
+        """Whether the group is at the ends: its position follows a micro-batch that
+        is in all sinks."""
         consumer = Consumer({"bootstrap.servers": self.cluster.bootstrap, "group.id": "ends"})
         try:
             ends = [consumer.get_watermark_offsets(ClientPartition(self.topic, each), 60)[1] for each in range(2)]
@@ -186,7 +191,8 @@ class ThrottledFlow:
 def test_a_throttled_flow_is_exact_though_driver_workers_and_broker_are_killed(
     version: str, cluster_at: Any, tmp_path: Path, record_property: Any
 ) -> None:
-    """Each record is once in the database and in the files, as plain Python makes its row; those of aborted transactions are not."""
+    """Each record is once in the database and in the files, as plain Python makes its row; those of
+    aborted transactions are not."""
     fetch_reference()
     rng = random.Random(_SEED)
     quick = {"quota.window.num": "2", "zookeeper.session.timeout.ms": "6000"}

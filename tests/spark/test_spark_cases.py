@@ -1,4 +1,5 @@
-"""``barnabas pipeline new`` and ``barnabas pipeline test``: templates hold what they promise, and tests find what differs."""
+"""``barnabas pipeline new`` and ``barnabas pipeline test``: templates hold what they promise, and
+tests find what differs."""
 
 import json
 import subprocess

@@ -1,4 +1,5 @@
-"""What changes while a flow runs or between its runs: tables, positions, rows that an expression cannot bear."""
+"""What changes while a flow runs or between its runs: tables, positions, rows that
+an expression cannot bear."""
 
 import contextlib
 import json
@@ -74,7 +75,8 @@ def test_a_table_that_is_replaced_while_the_flow_runs_is_seen_by_the_next_micro_
 def test_a_row_that_an_expression_cannot_bear_is_bad_where_it_is_a_record_and_ends_the_flow_elsewhere(
     spark: Any, cluster: Any, tmp_path: Path
 ) -> None:
-    """With the field and the records; a JSON object with none of the columns is bad, and dry-run names the column that was meant."""
+    """With the field and the records; a JSON object with none of the columns is bad, and dry-run
+    names the column that was meant."""
     name = cluster.topic(1)
     text = SOURCE.format(topic=name, bootstrap=cluster.bootstrap).replace("price = ", "prise = ") + (
         '[[steps]]\nname = "shares"\nderive = { share = "prise / id" }\n'
@@ -117,7 +119,8 @@ def test_a_row_that_an_expression_cannot_bear_is_bad_where_it_is_a_record_and_en
 
 
 def test_a_flow_that_its_bad_rows_ended_goes_on_when_they_are_accepted(cluster: Any, tmp_path: Path) -> None:
-    """By the command: the run that ends, the one that is refused before Spark starts, and one that only warns of others."""
+    """By the command: the run that ends, the one that is refused before Spark starts, and one
+    that only warns of others."""
     name, path = cluster.topic(1), tmp_path / "flow.toml"
     path.write_text(
         SOURCE.format(topic=name, bootstrap=cluster.bootstrap).replace("group =", "max_bad = 1\ngroup =")
@@ -146,7 +149,8 @@ def test_a_flow_that_its_bad_rows_ended_goes_on_when_they_are_accepted(cluster: 
 def test_a_rewound_flow_repeats_in_each_kind_of_sink_what_was_said_before(
     spark: Any, cluster: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To a time, and to a group's offsets; nothing is changed without --yes, and nothing that is not there is accepted."""
+    """To a time, and to a group's offsets; nothing is changed without --yes, and nothing that
+    is not there is accepted."""
     monkeypatch.chdir(tmp_path)
     name, target = cluster.topic(1), cluster.topic(1)
     sinks = {
@@ -216,7 +220,8 @@ def test_a_rewound_flow_repeats_in_each_kind_of_sink_what_was_said_before(
 def test_a_keyed_topic_of_changes_becomes_a_table_and_a_topic_of_what_is_left(
     spark: Any, cluster: Any, tmp_path: Path
 ) -> None:
-    """A record without a value deletes its key in both; one that comes again after its deletion, also within a micro-batch, is there."""
+    """A record without a value deletes its key in both; one that comes again after its deletion,
+    also within a micro-batch, is there."""
     name, copy = cluster.topic(1), cluster.topic(1)
     sinks: list[dict[str, Any]] = [
         {"type": "duckdb", "path": str(tmp_path / "out.duckdb"), "table": "t"},

@@ -1,4 +1,5 @@
-"""``barnabas pipeline check`` finds in one run what Spark would refuse, with file, line and field."""
+"""``barnabas pipeline check`` finds in one run what Spark would refuse, with file,
+line and field."""
 
 import json
 import subprocess
@@ -94,7 +95,8 @@ def test_every_example_passes(spark: Any, path: Path) -> None:
     ],
 )  # fmt: skip
 def test_what_spark_would_refuse_is_found_with_its_line_and_field(spark: Any, old: str, new: str, problem: str) -> None:
-    """Syntax, functions, columns, types, patterns, and what exists for tables but not for streams."""
+    """Syntax, functions, columns, types, patterns, and what exists for tables but
+    not for streams."""
     assert problems_of(spark)[:1] == []
     found = problems_of(spark, (old, new))
     assert found
@@ -103,7 +105,8 @@ def test_what_spark_would_refuse_is_found_with_its_line_and_field(spark: Any, ol
 
 
 def test_what_may_end_a_flow_and_texts_that_are_taken_for_numbers_are_warned_about(spark: Any) -> None:
-    """With line and field; not for texts that fit, for casts that are written, and for what is tried."""
+    """With line and field; not for texts that fit, for casts that are written, and
+    for what is tried."""
 
     def warnings_of(*changes: tuple[str, str]) -> list[str]:
         text = FLOW
@@ -138,7 +141,8 @@ def test_what_may_end_a_flow_and_texts_that_are_taken_for_numbers_are_warned_abo
 
 
 def test_what_spark_adds_and_what_may_raise_is_known_of_each_way_to_write_it(spark: Any) -> None:
-    """Casts as functions are written; functions that parse dates are asked in each PySpark; constants are computed."""
+    """Casts as functions are written; functions that parse dates are asked in each
+    PySpark; constants are computed."""
     rows = spark.createDataFrame([], "s string, n int, t timestamp, parts array<string>")
 
     def found(*texts: str) -> list[str]:
@@ -200,7 +204,8 @@ def test_all_problems_are_found_in_one_run_and_a_wrong_column_is_reported_once(s
 
 
 def test_the_command_reports_problems_for_people_and_for_programs(tmp_path: Path) -> None:
-    """Exit status 1, one line for each problem after those of progress, no stack trace of Spark's; the same as JSON."""
+    """Exit status 1, one line for each problem after those of progress, no stack trace of
+    Spark's; the same as JSON."""
     path = tmp_path / "flow.toml"
     path.write_text(FLOW.replace("sum(temp)", "sum((temp)"))
     command = [sys.executable, "-m", "barnabas", "pipeline", "check", str(path)]
@@ -216,7 +221,8 @@ def test_the_command_reports_problems_for_people_and_for_programs(tmp_path: Path
 
 
 def test_keys_and_folders_of_types_that_cannot_be_compared_are_refused(spark: Any) -> None:
-    """A map, a text that is compared by other rules than outputs', and bytes in the name of a folder."""
+    """A map, a text that is compared by other rules than outputs', and bytes in the
+    name of a folder."""
     head, _ = FLOW.replace(
         '["at", "name", "temp", "warm"]',
         '["array(map(name, temp)) as m", "name collate unicode_ci as c", "binary(name) as b"]',
@@ -342,7 +348,8 @@ def test_changes_of_what_the_state_means_are_distinguished_from_others(spark: An
 
 
 def test_a_watermark_of_another_source_does_not_count(spark: Any) -> None:
-    """A column of the same name is another time; without a watermark of its own state would grow for ever."""
+    """A column of the same name is another time; without a watermark of its own
+    state would grow for ever."""
     windows = (
         'from = "payments"\nderive = { at = "paid_at" }\n'
         'aggregate = { time = "at", window = "1 hour", compute = { n = "count(*)" } }\n'

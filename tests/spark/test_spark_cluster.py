@@ -1,4 +1,5 @@
-"""A flow on Spark's own cluster, started as docs/how-to/pipeline-cluster.md does: a master with two workers."""
+"""A flow on Spark's own cluster, started as docs/how-to/pipeline-cluster.md does: a
+master with two workers."""
 
 import contextlib
 import os

@@ -1,7 +1,8 @@
 """The format ``barnabas`` in Spark Connect and in Spark's declarative pipelines.
 
-Both need gRPC's packages (``pip install 'pyspark[connect,pipelines]'``), which Barnabas itself does without. So they are not
-installed with it, and these tests are a trial: ``python tests/spark/other_pyspark.py connect``.
+Both need gRPC's packages (``pip install 'pyspark[connect,pipelines]'``), which Barnabas itself does
+without. So they are not installed with it, and these tests are a trial:
+``python tests/spark/other_pyspark.py connect``.
 """
 
 import os

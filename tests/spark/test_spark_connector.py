@@ -1,4 +1,5 @@
-"""Spark's own Kafka connector beside ours on one Spark: each reads what the other wrote, and a flow runs through it.
+"""Spark's own Kafka connector beside ours on one Spark: each reads what the other wrote,
+and a flow runs through it.
 
 Its jars are in no package; `other_pyspark.py connector`, a trial, brings them.
 """

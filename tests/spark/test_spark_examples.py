@@ -1,4 +1,5 @@
-"""The examples of examples/pipelines, each as it stands in its file, fed by `feed.py` and run on one Spark session.
+"""The examples of examples/pipelines, each as it stands in its file, fed by `feed.py` and
+run on one Spark session.
 
 Those about flights are run by `test_spark_pages.py`, with the commands of their page.
 """

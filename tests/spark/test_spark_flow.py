@@ -1,6 +1,8 @@
-"""Whole flows through ``barnabas pipeline run``: results, replays, drivers and workers that are killed.
+"""Whole flows through ``barnabas pipeline run``: results, replays, drivers and
+workers that are killed.
 
-BARNABAS_KILLS and BARNABAS_RECORDS make the tests with kills longer (``tests/trials.py pipelines``).
+BARNABAS_KILLS and BARNABAS_RECORDS make the tests with kills longer
+(``tests/trials.py pipelines``).
 """
 
 import contextlib
@@ -144,7 +146,8 @@ def test_a_flow_brings_figures_to_a_database_and_a_topic(cluster: Any, tmp_path:
 
 
 def test_a_checkpoint_of_the_oldest_pyspark_goes_on_with_todays(cluster: Any, tmp_path: Path) -> None:
-    """The same flow on the oldest PySpark that is accepted; a second run, on the one installed here, adds nothing."""
+    """The same flow on the oldest PySpark that is accepted; a second run, on the one
+    installed here, adds nothing."""
     if not (OLDEST / "pyspark").is_dir():
         pytest.skip(f"needs PySpark 4.2: make {OLDEST.relative_to(ROOT)}/installed")
     version = [sys.executable, "-c", "import pyspark; print(pyspark.__version__)"]
@@ -157,7 +160,9 @@ def test_a_checkpoint_of_the_oldest_pyspark_goes_on_with_todays(cluster: Any, tm
 
 
 def brings_figures(cluster: Any, folder: Path, packages: Path | None) -> Path:
-    """Runs a flow with windows, two sinks, a group and dead letters, and looks at all of them; the flow's file."""
+    """Runs a flow with windows, two sinks, a group and dead letters, and looks at all of them.
+
+    The flow's file."""
     topic, target, bad = cluster.topic(3), cluster.topic(1), cluster.topic(1)
     cluster.produce(topic, [(str(n).encode(), line(n)) for n in range(3000)])
     cluster.produce(topic, [(b"bad", b"what is this?")])
@@ -198,7 +203,9 @@ def test_lost_records_are_counted_and_an_exit_status_on_request(cluster: Any, tm
 
 
 def test_a_stopped_flow_ends_well(cluster: Any, tmp_path: Path) -> None:
-    """SIGTERM: exit code 0, a summary, and nothing left running. Dead letters came behind the first results."""
+    """SIGTERM: exit code 0, a summary, and nothing left running.
+
+    Dead letters came behind the first results."""
     topic, bad = cluster.topic(1), cluster.topic(1)
     cluster.produce(topic, [(None, line(n)) for n in range(500)])
     cluster.produce(topic, [(None, b"what is this?")])
@@ -232,9 +239,11 @@ def test_a_flow_that_cannot_work_says_why_with_line_and_field(cluster: Any, tmp_
 
 @contextlib.contextmanager
 def records_keep_coming(cluster: Any, topic: str, kills: int) -> Iterator[Callable[[], None]]:
-    """Each call of what is yielded lets another share come, of one more than there are kills; at the end all of them are in the topic.
+    """Each call of what is yielded lets another share come, of one more than there are kills; at
+    the end all of them are in the topic.
 
-    A share has at least 5 micro-batches of `batch_limit`, so none waits for ever however fast the flow is.
+    A share has at least 5 micro-batches of `batch_limit`, so none waits for ever
+    however fast the flow is.
     """
     hurry, allowed, step = threading.Event(), threading.Semaphore(0), max(3000, _RECORDS // 100)
     bounds = [_RECORDS * number // (kills + 1) for number in range(kills + 2)]
@@ -291,7 +300,8 @@ def test_after_kills_of_the_driver_nothing_is_twice_and_nothing_missing(cluster:
 def test_kills_of_drivers_and_workers_leave_rows_files_and_topics_whole(
     cluster: Any, tmp_path: Path, record_property: Any
 ) -> None:
-    """The database and the files have each record once, the topic at least once, the group is where the checkpoint is."""
+    """The database and the files have each record once, the topic at least once, the group is
+    where the checkpoint is."""
     topic, target, kills = cluster.topic(3), cluster.topic(1), int(os.environ.get("BARNABAS_KILLS", "2"))
     path = write_flow(
         tmp_path,

@@ -1,4 +1,6 @@
-"""Formats with fixed columns and with schemas, on small frames; previews, dry runs and replays on a real topic."""
+"""Formats with fixed columns and with schemas, on small frames.
+
+Previews, dry runs and replays on a real topic."""
 
 import base64
 import dataclasses
@@ -198,7 +200,8 @@ key = ["kind", "id"]
 
 
 def test_a_flow_follows_the_schemas_of_its_records_while_it_runs(spark: Any, cluster: Any, tmp_path: Path) -> None:
-    """Avro and Protobuf of a registry: a newer schema's column appears; an id that the registry lacks is a bad row."""
+    """Avro and Protobuf of a registry: a newer schema's column appears; an id that the
+    registry lacks is a bad row."""
     newer = {**SCHEMA, "fields": [*SCHEMA["fields"], {"name": "note", "type": "string"}]}
 
     def avro(schema: dict[str, Any], **values: Any) -> bytes:
@@ -265,12 +268,14 @@ def test_dead_letters_of_a_corrected_flow_go_through_once(spark: Any, cluster: A
     )
     assert replay_dead_letters(spark, corrected, corrected.source).sent == 0
     theirs = [("barnabas.flow", b"another"), ("barnabas.source", f"{topic}-0-0".encode())]
-    cluster.produce(bad, [(b"k", b'{"id": 7}')], headers=theirs)  # a letter of a flow that shares the topic
+    # A letter of a flow that shares the topic.
+    cluster.produce(bad, [(b"k", b'{"id": 7}')], headers=theirs)
     cluster.produce(bad, [(b"k", b'{"id": 7}')], headers=[("trace", b"1")])  # none at all
     repaired = replay_dead_letters(spark, corrected, corrected.source, value="'{\"id\": 9}'")
     assert (repaired.sent, repaired.still_bad, repaired.left_out) == (1, 0, 2)
     gone = [("barnabas.flow", corrected.name.encode()), ("barnabas.source", f"{cluster.topic(1)}-0-0".encode())]
-    cluster.produce(bad, [(b"k", b'{"id": 8}')], headers=gone)  # from a topic that the flow does not read, or not now
+    # A letter from a topic that the flow does not read, or not now.
+    cluster.produce(bad, [(b"k", b'{"id": 8}')], headers=gone)
     kept = [replay_dead_letters(spark, corrected, corrected.source) for _ in range(2)]
     assert [(each.sent, each.left_out, each.kept) for each in kept] == [(0, 0, 1)] * 2
     back = dataclasses.replace(corrected.source, topics=(gone[1][1].decode().removesuffix("-0-0"),))

@@ -30,7 +30,9 @@ def rows(path: Path, statement: str) -> list[Any]:
 
 
 def test_flows_go_on_from_what_an_earlier_version_left(cluster: Any, spark: Any, tmp_path: Path) -> None:
-    """Counts go on from their state. Of rows with an older time than the key had before, none is taken."""
+    """Counts go on from their state.
+
+    Of rows with an older time than the key had before, none is taken."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     for future in admin.create_topics([NewTopic(each, 1, 1) for each in TOPICS]).values():
         future.result(60)
@@ -40,7 +42,8 @@ def test_flows_go_on_from_what_an_earlier_version_left(cluster: Any, spark: Any,
     unpack(tmp_path)
     flows = kept_flows(cluster.bootstrap, tmp_path)
     for name, flow in flows.items():
-        (tmp_path / name / "topics.json").write_text(TopicIds.of_today(flow, source_cluster))  # its topics are ours now
+        # Its topics are ours now.
+        (tmp_path / name / "topics.json").write_text(TopicIds.of_today(flow, source_cluster))
         summary = run_on(spark, flow)
         assert (summary["rows"], summary["status"]) == (2, "done")
     assert rows(tmp_path / "counts.db", "SELECT kind, n FROM counts ORDER BY kind") == [("a", 4), ("b", 2)]

@@ -127,7 +127,8 @@ SAMPLE = [("null, NaN, -0.0", ("o", "k")), ("U+0000", ("k",))]
 def test_a_flow_gives_all_outputs_the_same_rows(
     spark: Any, cluster: Any, tmp_path: Path, postgres: PostgresServer, name: str, key: tuple[str, ...]
 ) -> None:
-    """Rows are inserted, come again in other spellings, are updated and deleted, and a second run goes on."""
+    """Rows are inserted, come again in other spellings, are updated and deleted, and
+    a second run goes on."""
     kind, keys, records = KEY_TYPES[name], keys_of(KEY_TYPES[name], key), cluster.topic(1)
     with psycopg.connect(postgres.url) as connection:
         connection.execute("DROP TABLE IF EXISTS of_flow")

@@ -1,4 +1,5 @@
-"""Dead letters at their worst: too large, without keys, in a topic that takes little; and their way back."""
+"""Dead letters at their worst: too large, without keys, in a topic that takes
+little; and their way back."""
 
 import os
 import shutil
@@ -43,13 +44,15 @@ def set_config(cluster: Any, topic: str, name: str, value: str) -> None:
 def test_no_bad_record_is_too_large_for_the_dead_letters_and_all_come_back(
     spark: Any, cluster: Any, tmp_path: Path
 ) -> None:
-    """They are cut, counted, and written once; a replay reads the whole records, and loses none that a topic refuses."""
+    """They are cut, counted, and written once; a replay reads the whole records, and loses
+    none that a topic refuses."""
     topic = cluster.topic(1)
     letters = cluster.topic(1, {"max.message.bytes": "3000", "cleanup.policy": "compact"})
     values = {"topic": topic, "letters": letters, "bootstrap": cluster.bootstrap}
     text = FLOW.format(**values, type="json", column='id = "int"')
     flow = spec.parse(text, file=str(tmp_path / "flow.toml"))
-    huge = os.urandom(524_200).hex().encode()  # a text: one that is not UTF-8 would be a bad row again
+    # A text: one that is not UTF-8 would be a bad row again.
+    huge = os.urandom(524_200).hex().encode()
     records: list[tuple[bytes | None, bytes | None]] = [
         (None, b"no json"), (b"k", huge), (None, b'{"id":1}'), (os.urandom(4000), None), (b"h", b"headers"),
     ]  # fmt: skip
@@ -98,7 +101,8 @@ def test_no_bad_record_is_too_large_for_the_dead_letters_and_all_come_back(
 def test_letters_of_a_topic_that_is_gone_are_kept_and_those_of_a_new_one_are_all_read(
     spark: Any, cluster: Any, tmp_path: Path
 ) -> None:
-    """A replay neither loses letters nor stops at them, and takes no position in a topic that was made again for its own."""
+    """A replay neither loses letters nor stops at them, and takes no position in a topic that
+    was made again for its own."""
     topic, letters = cluster.topic(1), cluster.topic(1)
     values = {"topic": topic, "letters": letters, "bootstrap": cluster.bootstrap, "type": "json"}
     flow = spec.parse(FLOW.format(**values, column='id = "int"'), file=str(tmp_path / "flow.toml"))

@@ -1,4 +1,5 @@
-"""A format that is one module and one registration, on Spark: the flow of its template, and the test beside it."""
+"""A format that is one module and one registration, on Spark: the flow of its
+template, and the test beside it."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from support.pairs_format import PAIRS  # noqa: E402
 
 
 def test_a_flow_of_a_new_format_is_checked_and_run(cluster: Any, spark: Any, tmp_path: Path) -> None:
-    """Its template passes its own test, and a value that does not fit is a bad row with the format's reason."""
+    """Its template passes its own test, and a value that does not fit is a bad row
+    with the format's reason."""
     register_format(PAIRS)
     try:
         text = flow_template("f", "f.toml", "f-test.toml", "pairs", "sqlite", "localhost:9092", "t")

@@ -1,4 +1,5 @@
-"""A kind of output that is one module and one registration, on Spark: check, dry run, run and verification."""
+"""A kind of output that is one module and one registration, on Spark: check, dry
+run, run and verification."""
 
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,8 @@ delete_when = "n < 0"
 def test_a_new_kind_of_output_goes_through_check_dry_run_run_and_verification(
     cluster: Any, spark: Any, tmp_path: Path
 ) -> None:
-    """Rows replace those of their key, and delete them, in two runs; a wrong key and a lost file are noticed."""
+    """Rows replace those of their key, and delete them, in two runs; a wrong key and
+    a lost file are noticed."""
     register_output(LINES)
     try:
         topic = cluster.topic(1)

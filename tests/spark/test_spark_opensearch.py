@@ -1,4 +1,5 @@
-"""OpenSearch as an output of flows, against the real server from Maven's jars: by itself, and as a flow's sink."""
+"""OpenSearch as an output of flows, against the real server from Maven's jars: by
+itself, and as a flow's sink."""
 
 import datetime
 import json
@@ -169,7 +170,10 @@ def delete(url: str, index: str) -> None:
 def test_a_flow_goes_on_when_its_server_is_killed_and_ends_when_its_index_is_deleted(
     spark: Any, cluster: Any, server: Server, tmp_path: Path
 ) -> None:
-    """While it runs. An index that the server makes by itself then is refused at the next start, until the flow fills it again."""
+    """While it runs.
+
+    An index that the server makes by itself then is refused at the next start, until
+    the flow fills it again."""
     name = cluster.topic(1)
     happenings: dict[int, Callable[[], object]] = {}
     index = {"type": "opensearch", "url": server.url, "index": "logs", "text": ["message"], "key": ["id"]}
@@ -210,7 +214,8 @@ def test_a_flow_goes_on_when_its_server_is_killed_and_ends_when_its_index_is_del
     ):
         run_on(spark, flow)
     request = urllib.request.Request(f"{server.url}/logs/_doc/1", b"{}", {"Content-Type": "application/json"})
-    urllib.request.urlopen(request, timeout=30).close()  # makes the index, as a micro-batch would have
+    # Makes the index, as a micro-batch would have.
+    urllib.request.urlopen(request, timeout=30).close()
     for _ in range(2):
         with pytest.raises(BarnabasError, match="opensearch table logs holds nothing that this flow wrote"):
             run_on(spark, flow)

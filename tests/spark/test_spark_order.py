@@ -1,4 +1,5 @@
-"""Rows of keys that lie in several partitions: which one is the last, in micro-batches, after rewinds, and in tables of topics."""
+"""Rows of keys that lie in several partitions: which one is the last, in micro-batches, after
+rewinds, and in tables of topics."""
 
 import json
 import random
@@ -40,7 +41,8 @@ key = ["id"]
 
 
 def test_after_partitions_were_added_a_rewind_brings_no_old_row_back(spark: Any, cluster: Any, tmp_path: Path) -> None:
-    """With a column that orders them; where there is none, keys in several partitions are counted and named."""
+    """With a column that orders them; where there is none, keys in several
+    partitions are counted and named."""
     topic = cluster.topic(1)
     flow = spec.parse(FLOW.format(topic=topic, bootstrap=cluster.bootstrap), file=str(tmp_path / "flow.toml"))
     draw = random.Random(5)

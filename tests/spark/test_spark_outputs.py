@@ -57,7 +57,9 @@ def sinks(**kinds: str) -> str:
 
 
 def test_all_outputs_hold_the_same_rows_with_the_same_times(cluster: Any, spark: Any, tmp_path: Path) -> None:
-    """An aggregate in databases, a Delta table and a topic; rows in Parquet and an index. A second checkpoint adds nothing."""
+    """An aggregate in databases, a Delta table and a topic; rows in Parquet and an index.
+
+    A second checkpoint adds nothing."""
     topic, target = cluster.topic(2), cluster.topic(1)
     events = [
         {"id": n, "at": f"2013-01-01T0{n % 3}:30:00.25Z", "message": f"event {n} of {n % 3} disks"} for n in range(20)
@@ -112,7 +114,9 @@ def errors_of_dry_run(spark: Any, flow: spec.Flow) -> list[str]:
 
 
 def test_records_that_become_several_rows_need_a_key(cluster: Any, spark: Any, tmp_path: Path) -> None:
-    """Their position would keep one of them. A topic that was made again since the last run is noticed, too."""
+    """Their position would keep one of them.
+
+    A topic that was made again since the last run is noticed, too."""
     topic = cluster.topic(1)
     cluster.produce(topic, [(b"k", b'{"id": 1, "message": "a b"}'), (b"k", b'{"id": 2, "message": "c"}')])
     head = HEAD.format(topic=topic, bootstrap=cluster.bootstrap, kind="state", limit=5)
@@ -140,7 +144,8 @@ def test_records_that_become_several_rows_need_a_key(cluster: Any, spark: Any, t
 def test_a_micro_batch_that_was_planned_before_its_topic_was_made_again_is_lost_and_counted(
     cluster: Any, spark: Any, tmp_path: Path
 ) -> None:
-    """A flow was killed in the midst of it, and may lose records: the next run counts them, and reads the new topic."""
+    """A flow was killed in the midst of it, and may lose records: the next run counts them,
+    and reads the new topic."""
     topic = cluster.topic(1)
     text = HEAD.format(topic=topic, bootstrap=cluster.bootstrap, kind="state", limit=5).replace(
         "[source.format]", "fail_on_data_loss = false\n[source.format]"
@@ -156,7 +161,9 @@ def test_a_micro_batch_that_was_planned_before_its_topic_was_made_again_is_lost_
 
 
 def test_a_flow_whose_table_is_gone_refuses_until_it_is_filled_again(cluster: Any, spark: Any, tmp_path: Path) -> None:
-    """It would go on from its checkpoint otherwise, with an empty table. A restored copy is fine, and so is a rewind."""
+    """It would go on from its checkpoint otherwise, with an empty table.
+
+    A restored copy is fine, and so is a rewind."""
     topic = cluster.topic(1)
     text = HEAD.format(topic=topic, bootstrap=cluster.bootstrap, kind="state", limit=5) + sinks(
         sqlite='path = "out.db"\ntable = "t"'
@@ -214,9 +221,10 @@ FLIGHTS = HEAD.replace('at = "timestamp", message = "string"', 'hour = "int", ca
 def test_a_model_is_trained_scores_the_stream_and_is_replaced_while_the_flow_runs(
     cluster: Any, spark: Any, tmp_path: Path
 ) -> None:
-    """Scores of the stream are those of the batch; a replayed micro-batch keeps its version; a null feature has no score.
+    """Scores of the stream are those of the batch.
 
-    It is trained again and replaced beside the first micro-batch of a run, which the second one takes up.
+    A replayed micro-batch keeps its version; a null feature has no score. It is trained again and
+    replaced beside the first micro-batch of a run, which the second one takes up.
     """
     from barnabas.pipelines.models.registry import ModelError, ModelFolder
     from barnabas.pipelines.models.run import train_on

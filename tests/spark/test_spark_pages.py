@@ -1,6 +1,8 @@
-"""Every command of the how-to pages about pipelines, in this process, on the Spark session of all tests.
+"""Every command of the how-to pages about pipelines, in this process, on the Spark
+session of all tests.
 
-What a command does is its own; only the session that it would open, for seconds each, is there already.
+What a command does is its own; only the session that it would open, for seconds
+each, is there already.
 """
 
 import contextlib
@@ -159,7 +161,8 @@ def test_the_first_flow_and_its_dead_letters(person: PipelineReader) -> None:
 
 
 def test_the_tutorial_from_an_empty_folder_to_a_chart(person: PipelineReader) -> None:
-    """first-pipeline.md with 3,000 flights in place of all, in an environment that has what the page installs."""
+    """first-pipeline.md with 3,000 flights in place of all, in an environment that
+    has what the page installs."""
     typed: list[str] = []
 
     def is_there(command: Command) -> str:
@@ -195,7 +198,8 @@ def test_the_first_pipeline_of_the_readme(person: PipelineReader) -> None:
 
 
 def test_the_outputs_of_flights(person: PipelineReader) -> None:
-    """pipeline-outputs.md with 3,000 flights in place of all: KPIs in a Delta table and charts, a search, a model with scores."""
+    """pipeline-outputs.md with 3,000 flights in place of all: KPIs in a Delta table and charts, a
+    search, a model with scores."""
     target = person.folder / "examples" / "pipelines"
     target.mkdir(parents=True)
     for name in ("kpis.toml", "feed.py"):
@@ -214,7 +218,8 @@ def test_the_outputs_of_flights(person: PipelineReader) -> None:
     def prepare_model() -> None:
         person.example("delay-model.toml")
         flow = person.folder / "flow.toml"
-        flow.write_text(flow.read_text().replace("month > 6", "day > 2"))  # the first 3,000 flights are of January
+        # The first 3,000 flights are of January.
+        flow.write_text(flow.read_text().replace("month > 6", "day > 2"))
 
     person.reader.before["pipeline search"] = prepare_search
     person.reader.before["pipeline train"] = prepare_model

@@ -1,4 +1,5 @@
-"""PostgreSQL as a sink, against a server of this machine's: a batch counts once, however often it comes."""
+"""PostgreSQL as a sink, against a server of this machine's: a batch counts once,
+however often it comes."""
 
 import contextlib
 import datetime
@@ -97,7 +98,8 @@ def test_a_group_whose_key_is_null_has_one_row(sink: DatabaseSink) -> None:
 
 
 def test_a_row_that_is_marked_deletes_the_row_of_its_key(sink: DatabaseSink) -> None:
-    """With the upserts in one transaction, and also a key with a null, though the table has a column that may not be null."""
+    """With the upserts in one transaction, and also a key with a null, though the table has a
+    column that may not be null."""
     with psycopg.connect(sink.url) as connection:
         connection.execute(
             f"CREATE TABLE {sink.table} (at timestamptz, carrier text, flights bigint NOT NULL, tags jsonb, share numeric, "
@@ -116,7 +118,8 @@ def test_a_row_that_is_marked_deletes_the_row_of_its_key(sink: DatabaseSink) -> 
 
 
 def test_a_first_batch_that_the_lost_connection_commits_late_is_there_once(sink: DatabaseSink) -> None:
-    """A row whose key has a null cannot conflict, so the batch that is sent again waits for the transaction before."""
+    """A row whose key has a null cannot conflict, so the batch that is sent again waits
+    for the transaction before."""
     lost, again = PostgresTable(sink, TYPES), PostgresTable(sink, TYPES)
     found: list[bool] = []
     with lost._connection.transaction():
@@ -146,7 +149,8 @@ def test_a_refusal_is_reported_and_leaves_nothing(sink: DatabaseSink) -> None:
 
 
 def test_a_crashed_server_is_waited_for_and_each_row_is_there_once(server: PostgresServer, sink: DatabaseSink) -> None:
-    """It crashes before a batch, and after a commit whose answer is lost; the second time it stays away."""
+    """It crashes before a batch, and after a commit whose answer is lost; the second
+    time it stays away."""
     waits: list[float] = []
 
     def start_again(seconds: float) -> None:
@@ -187,7 +191,8 @@ def test_a_dropped_table_ends_a_batch_with_what_to_do_and_holds_none_when_it_is_
 
 
 def test_texts_that_postgresql_cannot_hold_do_not_end_a_flow(sink: DatabaseSink) -> None:
-    """U+0000 becomes U+FFFD, in JSON too; what looks like its escape stays, and NaN in JSON is a text."""
+    """U+0000 becomes U+FFFD, in JSON too; what looks like its escape stays, and NaN
+    in JSON is a text."""
     database = open_database(sink, {**TYPES, "shares": "array<double>"})
     tags = ["a\0b", "\\u0000", "\\\0"]
     table = rows(("AA", 1)).set_column(3, "tags", pa.array([tags]))

@@ -37,7 +37,8 @@ def test_the_driver_takes_no_request_without_the_secret(spark: Any) -> None:
 def test_this_process_takes_no_call_without_the_secret(
     spark: Any, run_query: Callable[..., list[Any]], tmp_path: Path
 ) -> None:
-    """It would run a flow's batch function with numbers of another's choice; Spark's own calls come through."""
+    """It would run a flow's batch function with numbers of another's choice; Spark's
+    own calls come through."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "rows.json").write_text('{"a": 1}\n')
     assert [

@@ -56,7 +56,8 @@ def rows(folder: Path) -> list[tuple[Any, ...]]:
 
 
 def test_a_micro_batch_with_too_many_bad_rows_is_put_aside_whole(spark: Any, cluster: Any, tmp_path: Path) -> None:
-    """No aggregate has seen its rows; all are dead letters, which go through once they are repaired."""
+    """No aggregate has seen its rows; all are dead letters, which go through once
+    they are repaired."""
     topic = cluster.topic(1)
     flow = spec.parse(FLOW.format(topic=topic, bootstrap=cluster.bootstrap), file=str(tmp_path / "flow.toml"))
 
@@ -107,7 +108,8 @@ if "streaming_source" in " ".join(sys.orig_argv):
 
 
 def test_a_flow_goes_on_when_a_worker_did_not_connect_in_time(cluster: Any, tmp_path: Path) -> None:
-    """The query starts again from the checkpoint, with a line that says so; each record counts once."""
+    """The query starts again from the checkpoint, with a line that says so; each
+    record counts once."""
     topic = cluster.topic(1)
     cluster.produce(topic, [(None, b"%d,a" % number) for number in range(300)])
     (tmp_path / "workers").mkdir()

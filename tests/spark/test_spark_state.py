@@ -71,7 +71,9 @@ def test_late_rows_are_counted_by_the_tests_of_a_flow(spark: Any, cluster: Any, 
 
 
 def test_a_row_without_a_time_that_gets_to_a_window_is_a_bad_row(spark: Any, cluster: Any, tmp_path: Path) -> None:
-    """It would be in no window, and in no figure of the summary. A filter before leaves it out as the flow declares."""
+    """It would be in no window, and in no figure of the summary.
+
+    A filter before leaves it out as the flow declares."""
     text = BY_HOUR.replace("aggregate = ", 'transform = { where = "n > 0" }\naggregate = ')
     flow = FlowUnderTest(spec.parse(text, file=str(tmp_path / "flow.toml")), spark, cluster.bootstrap, tmp_path)
     rows = [{"at": "2026-01-01T08:10:00Z", "n": 1}, {"at": None, "n": 2}, {"n": 3}, {"at": None, "n": 0}]
@@ -98,7 +100,8 @@ def test_rows_of_a_query_without_a_time_are_counted(spark: Any, cluster: Any, tm
 
 
 def test_windows_of_windows_follow_one_watermark(spark: Any, cluster: Any, tmp_path: Path) -> None:
-    """Hours of ten minutes come out as the watermark passes them; a second watermark would hold everything back for ever."""
+    """Hours of ten minutes come out as the watermark passes them; a second watermark would hold
+    everything back for ever."""
     minutes = 'window = "10 minutes", watermark = "1 minute", compute = { n = "sum(n)" }'
     step = 'steps = [{ name = "minutes", aggregate = { time = "at", %s } }]' % minutes  # noqa: UP031  # braces of TOML
     hours = 'aggregate = { time = "window_start", window = "1 hour", compute = { n = "sum(n)", parts = "count(*)" } }'
@@ -129,7 +132,9 @@ def test_the_example_of_sensors_that_are_quiet_remembers_them_between_runs(
 
 
 def test_a_table_is_the_last_values_of_a_topic(spark: Any, cluster: Any, tmp_path: Path) -> None:
-    """Later rows of the flow see later values; a record without a value deletes its key. Those that do not fit are counted."""
+    """Later rows of the flow see later values; a record without a value deletes its key.
+
+    Those that do not fit are counted."""
     table = cluster.topic(2)
 
     def put(customer: int, country: str | None) -> None:

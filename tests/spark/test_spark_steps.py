@@ -1,4 +1,5 @@
-"""Flows of several steps: joins, tables that change, deduplication, sessions, expectations; through the fixture for tests."""
+"""Flows of several steps: joins, tables that change, deduplication, sessions, expectations;
+through the fixture for tests."""
 
 import datetime
 from pathlib import Path
@@ -63,7 +64,8 @@ key = ["id"]
 
 
 def test_streams_and_a_table_are_joined_and_the_table_is_read_again(spark: Any, cluster: Any, tmp_path: Path) -> None:
-    """Repetitions and rows without a price are left out; a country that comes later is seen by later rows."""
+    """Repetitions and rows without a price are left out; a country that comes later
+    is seen by later rows."""
     (tmp_path / "customers.json").write_text('[{"customer": 1, "country": "DE"}]')
     flow = FlowUnderTest(spec.parse(FLOW, file=str(tmp_path / "f.toml")), spark, cluster.bootstrap, tmp_path)
     order = {"id": 1, "at": "2026-01-01T00:00:00Z", "customer": 1, "price": 5}
@@ -99,7 +101,8 @@ def late(rows: Any) -> Any:
 
 
 def test_sessions_end_after_their_gap_and_limits_stop_a_flow(spark: Any, cluster: Any, tmp_path: Path) -> None:
-    """A step in Python, then sessions, which are final when event time has passed them by the delay."""
+    """A step in Python, then sessions, which are final when event time has passed
+    them by the delay."""
     flow = declare(
         "sessions",
         checkpoint="state",
@@ -185,9 +188,10 @@ table = "t"
 def test_the_fixture_runs_a_file_on_a_topic_and_a_broken_expectation_ends_the_flow(
     barnabas_flow: Any, tmp_path: Path
 ) -> None:
-    """Figures are updated from run to run; the batch with the figure that was not expected reaches no sink.
+    """Figures are updated from run to run.
 
-    A step works on Arrow, and rows are compared with frames, too.
+    The batch with the figure that was not expected reaches no sink. A step works on Arrow, and rows
+    are compared with frames, too.
     """
     (tmp_path / "functions.py").write_text(ON_ARROW)
     (tmp_path / "flow.toml").write_text(EXPECTING)

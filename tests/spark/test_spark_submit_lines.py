@@ -1,7 +1,8 @@
 """The lines of docs/how-to/pipeline-cluster.md for Kubernetes and YARN, as far as a dry run goes.
 
-There is no such cluster here. A small server plays Kubernetes' API and keeps what Spark asks it for; a listener plays YARN's
-ResourceManager and keeps the first bytes of the client. The flows are ended then.
+There is no such cluster here. A small server plays Kubernetes' API and keeps what Spark asks
+it for; a listener plays YARN's ResourceManager and keeps the first bytes of the client. The
+flows are ended then.
 """
 
 import json
@@ -112,7 +113,8 @@ def kubernetes() -> Iterator[Kubernetes]:
 
 
 def start(folder: Path, kind: str, places: Mapping[str, str], **fields: str) -> "subprocess.Popen[bytes]":
-    """Begin a flow with the page's line that has the first of ``places`` in it, in the names of this machine."""
+    """Begin a flow with the page's line that has the first of ``places`` in it, in
+    the names of this machine."""
     path = folder / f"{kind}.toml"
     path.write_text(FLOW.format(kind=kind, **fields))
     (line,) = (each.line for each in commands(PAGE) if next(iter(places)) in each.line)
@@ -129,7 +131,8 @@ def start(folder: Path, kind: str, places: Mapping[str, str], **fields: str) -> 
 def test_flows_ask_kubernetes_for_pods_and_yarn_for_an_application(
     cluster: Any, kubernetes: Kubernetes, tmp_path: Path
 ) -> None:
-    """With the cores, the memory and the settings of the flow; the executors' driver is the address that it names."""
+    """With the cores, the memory and the settings of the flow; the executors' driver is
+    the address that it names."""
     common = {"topic": cluster.topic(1), "bootstrap": cluster.bootstrap}
     with socket.create_server(("127.0.0.1", 0)) as manager:
         (tmp_path / "yarn-site.xml").write_text(YARN_SITE.format(port=manager.getsockname()[1]))

@@ -61,7 +61,8 @@ def test_rows_that_do_not_fit_are_bad_and_all_others_good(spark: Any) -> None:
 
 
 def test_a_row_is_bad_if_its_record_has_a_time_that_no_calendar_holds(spark: Any) -> None:
-    """The source has null for such a time, Spark's connector a year far away; null is right for a record without a time."""
+    """The source has null for such a time, Spark's connector a year far away; null is right for
+    a record without a time."""
     schema = f"{transforms.RECORD_SCHEMA}, timestamp timestamp, timestampType int"
     at = "timestamp_micros({0})".format
     times = [(at(5_000_000), 0), (None, -1), (None, 0), (at(1_764_201_600_000_000_000), 1), (at(-(2**62)), 0)]
@@ -111,7 +112,8 @@ def test_counts_of_bad_rows_follow_no_text_of_the_records(spark: Any) -> None:
 
 
 def test_rows_for_which_an_expression_raises_are_bad(spark: Any) -> None:
-    """In derived columns and the filter, where they share parts and give a column another value; what is after explode raises."""
+    """In derived columns and the filter, where they share parts and give a column another value;
+    what is after explode raises."""
     how = Format("json", {"id": "int", "price": "double", "text": "string"})
     values = [
         {"id": 2, "price": 8, "text": "3"},
@@ -146,12 +148,14 @@ def test_rows_for_which_an_expression_raises_are_bad(spark: Any) -> None:
 
 
 def test_rows_for_which_an_expression_of_a_later_step_raises_are_bad(spark: Any) -> None:
-    """As far as filters and expectations let them come: in derived columns, choices of columns, and what figures are made of."""
+    """As far as filters and expectations let them come: in derived columns, choices of columns, and
+    what figures are made of."""
     how = Format("json", {"id": "int", "n": "int", "text": "string"})
     values = [
         {"id": 0, "n": 1, "text": "4"},  # good
         {"id": 1, "n": -1, "text": "x"},  # left out by the first step's filter
-        {"id": 6, "n": 0, "text": "4"},  # a bad column of the first step, which comes before its filter
+        # A bad column of the first step, which comes before its filter.
+        {"id": 6, "n": 0, "text": "4"},
         {"id": 2, "n": 2, "text": "x"},  # a bad figure
         {"id": 3, "n": 3, "text": "7"},  # left out by an expectation
         {"id": 4, "n": 4, "text": "4"},  # a bad column of the second step
@@ -200,7 +204,8 @@ def test_a_filter_that_raises_behind_an_explode_ends_the_query(spark: Any, first
 
 
 def test_filters_of_later_steps_are_not_computed_for_bad_rows(spark: Any) -> None:
-    """Also where all columns but some are chosen before, and derived columns and the filters have parts in common."""
+    """Also where all columns but some are chosen before, and derived columns and the
+    filters have parts in common."""
     how = Format("json", {"id": "int", "n": "int", "text": "string"})
     values = [{"id": 1, "n": 2, "text": "3"}, {"id": 2, "n": 0, "text": "3"}, {"id": 3, "n": 2, "text": "x"}]
     parsed = transforms.parse_records(records(spark, *map(json.dumps, values)), how)
@@ -232,7 +237,8 @@ def test_filters_of_later_steps_are_not_computed_for_bad_rows(spark: Any) -> Non
 
 
 def test_a_check_that_cannot_be_computed_is_not_met_though_it_shares_parts_with_others(spark: Any) -> None:
-    """Spark computes a part that comes twice, in one check or in two, before both of them: it must not end the query."""
+    """Spark computes a part that comes twice, in one check or in two, before both of them:
+    it must not end the query."""
     how = Format("json", {"id": "int", "price": "double"})
     values = [{"id": 2, "price": 8}, {"id": 0, "price": 1}, {"id": 1, "price": 4}, {"id": 4, "price": 0}]
     rows = transforms.good_rows(transforms.parse_records(records(spark, *map(json.dumps, values)), how))
@@ -286,7 +292,8 @@ def test_every_wrong_column_of_a_row_is_named_with_its_value(spark: Any) -> None
 
 
 def test_times_beyond_the_years_that_outputs_have_are_bad(spark: Any) -> None:
-    """Milliseconds in a column of times are taken for seconds; one such row would move the watermark 50,000 years on."""
+    """Milliseconds in a column of times are taken for seconds; one such row would move the
+    watermark 50,000 years on."""
     how = Format("json", {"at": "timestamp", "day": "date", "local": "timestamp_ntz"})
     values = (
         '{"at": 1767225600000}',
@@ -390,7 +397,8 @@ def test_a_value_with_more_than_one_row_is_bad_and_not_cut(spark: Any) -> None:
 
 
 def test_the_filter_for_good_rows_of_a_wide_format_does_not_hold_its_parser_again_and_again(spark: Any) -> None:
-    """Spark would put the whole reason in the place of its name: with 19 columns a plan of a million characters."""
+    """Spark would put the whole reason in the place of its name: with 19 columns a plan
+    of a million characters."""
     how = Format("csv", {f"c{number}": "double" for number in range(19)})
     parsed = transforms.parse_records(records(spark, "1"), how)
     marked = mark_uncomputable(parsed, [[RowStep("transform", Transform({"d": "c1 / c2", "e": "d / c3"}))]])
@@ -424,7 +432,8 @@ def test_a_value_that_is_not_utf8_is_a_bad_row(spark: Any, kind: str) -> None:
 
 
 def test_keys_and_headers_of_different_bytes_are_different_texts(spark: Any) -> None:
-    """Bytes that are not UTF-8 show their digits; a text that reads like them is a bad row, a deletion too."""
+    """Bytes that are not UTF-8 show their digits; a text that reads like them is a
+    bad row, a deletion too."""
     keys = [b"\0\x7f", b"\0\x80", b"\0\x81", b"", b"\\x41", b"\\x80", b"\\x0080", b"\\X0080", None]
     rows = [
         *[(key, b'{"n": 1}', "t", 0, at, [("a", b"\xff"), ("b", b"x")]) for at, key in enumerate(keys)],
@@ -471,7 +480,8 @@ def test_a_text_that_is_not_utf8_does_not_reach_a_topic(spark: Any) -> None:
 
 
 def test_a_row_whose_key_an_output_cannot_hold_is_bad_if_it_is_of_one_record(spark: Any) -> None:
-    """U+0000 and long texts in PostgreSQL, texts that are not UTF-8 everywhere; of groups as well."""
+    """U+0000 and long texts in PostgreSQL, texts that are not UTF-8 everywhere; of
+    groups as well."""
     values = ["a", "a\0b", "x" * 2501, None]
     rows = [(each and each.encode(), b"v", "t", 0, at) for at, each in enumerate(values)]
     frame = spark.createDataFrame([*rows, (b"\xff", b"v", "t", 0, 9)], transforms.RECORD_SCHEMA)

@@ -1,4 +1,5 @@
-"""`pipeline verify` on real outputs: right ones are found right, and of changed ones exactly the changed rows are listed."""
+"""`pipeline verify` on real outputs: right ones are found right, and of changed ones exactly the
+changed rows are listed."""
 
 import contextlib
 import hashlib
@@ -89,7 +90,8 @@ def record(number: int) -> tuple[bytes, bytes]:
 
 def contents(folder: Path) -> dict[str, str]:
     """What a verification must leave as it is."""
-    # A reader makes the first ones, too; the figures of the last run may come a moment after its end.
+    # A reader makes the first ones, too; the figures of the last run may come a
+    # moment after its end.
     passing = (".lock", "out.db-shm", "out.db-wal", "run.json")
     files = [each for each in folder.rglob("*") if each.is_file() and each.name not in passing]
     return {str(each.relative_to(folder)): hashlib.sha256(each.read_bytes()).hexdigest() for each in files}
@@ -145,7 +147,8 @@ def test_rows_by_key_are_verified_in_tables_and_topics(spark: Any, cluster: Any,
 
 
 def test_rows_by_position_are_verified_as_far_as_the_topic_holds_them(spark: Any, cluster: Any, tmp_path: Path) -> None:
-    """Functions are not; rows of records that are gone are no difference, and a missing row is one."""
+    """Functions are not; rows of records that are gone are no difference, and a
+    missing row is one."""
     topic = cluster.topic(1)
     (tmp_path / "flow.py").write_text("def see(rows, number):\n    pass\n")
     text = (SOURCE + BY_POSITION).format(topic=topic, bootstrap=cluster.bootstrap)

@@ -1,4 +1,5 @@
-"""What happens beside a flow while it runs: a newer schema is registered, its dashboard is looked at, state is out of time."""
+"""What happens beside a flow while it runs: a newer schema is registered, its dashboard is looked
+at, state is out of time."""
 
 import contextlib
 import io
@@ -31,7 +32,8 @@ NEWER = {**SCHEMA, "fields": [*SCHEMA["fields"], {"name": "note", "type": "strin
 def test_a_flow_takes_a_schema_that_is_registered_while_it_runs_and_its_dashboard_follows(
     spark: Any, cluster: Any, tmp_path: Path
 ) -> None:
-    """Three micro-batches of one run: the second is of a schema that did not exist in the first, the third of none."""
+    """Three micro-batches of one run: the second is of a schema that did not exist in the
+    first, the third of none."""
     name, seen = cluster.topic(1), []
 
     def avro(schema: dict[str, Any], **values: Any) -> bytes:

@@ -1,4 +1,5 @@
-"""The source's stream reader as Spark's driver and workers call it, against a running cluster, without Spark itself."""
+"""The source's stream reader as Spark's driver and workers call it, against a running
+cluster, without Spark itself."""
 
 import json
 import subprocess
@@ -112,7 +113,8 @@ def test_a_topic_that_is_made_again_is_noticed_though_it_is_longer(
 
 
 def test_a_flow_moves_positions_in_a_topic_that_was_made_again_to_its_beginning(cluster: Any, tmp_path: Path) -> None:
-    """What was planned before is of records that are gone, and is counted, once however often it is planned."""
+    """What was planned before is of records that are gone, and is counted, once
+    however often it is planned."""
     topic, other = cluster.topic(1), cluster.topic(1)
     cluster.produce(topic, numbers(0, 9))
     cluster.produce(other, numbers(0, 3))
@@ -130,7 +132,8 @@ def test_a_flow_moves_positions_in_a_topic_that_was_made_again_to_its_beginning(
 
 
 def test_a_topic_that_is_shorter_than_what_was_read_is_read_on(cluster: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """If records may be lost: what it has by then is left out, as Spark's connector does; the next records are not."""
+    """If records may be lost: what it has by then is left out, as Spark's connector does;
+    the next records are not."""
     topic = cluster.topic(1)
     cluster.produce(topic, numbers(0, 3))
     reader = stream(cluster, topic, failOnDataLoss="false")
@@ -144,13 +147,15 @@ def test_a_topic_that_is_shorter_than_what_was_read_is_read_on(cluster: Any, cap
 def test_records_that_were_seen_and_are_gone_before_they_are_read_are_lost(
     cluster: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A log's end falls back, behind what is read or before it, as after an unclean election: a query ends, or counts them."""
+    """A log's end falls back, behind what is read or before it, as after an unclean election: a
+    query ends, or counts them."""
     monkeypatch.setattr("barnabas.pipelines.connector.data_source._SETTLE_S", 0.0)
     topic = cluster.topic(1)
     cluster.produce(topic, numbers(0, 9))
     strict, lax, other = stream(cluster, topic), *(stream(cluster, topic, **lax_flow(tmp_path)) for _ in range(2))
     for each in (strict, lax, other):
-        monkeypatch.setattr(each, "_notice_new_topics", lambda _: None)  # which would be first to see it
+        # This would be the first to see it.
+        monkeypatch.setattr(each, "_notice_new_topics", lambda _: None)
         assert each.latestOffset({topic: {"0": 2}}, ALL) == {topic: {"0": 9}}
     cluster.make_again(topic)
     cluster.produce(topic, numbers(0, 4))
@@ -184,7 +189,8 @@ def test_unread_records_of_a_topic_that_is_made_again_while_a_flow_runs_are_coun
 
 
 def test_offsets_that_do_not_fit_are_refused(cluster: Any) -> None:
-    """Of a topic or partition that is not read, and beyond the end: they are no reason to read all, or nothing."""
+    """Of a topic or partition that is not read, and beyond the end: they are no reason
+    to read all, or nothing."""
     topic = cluster.topic(2)
     cluster.produce(topic, numbers(0, 5), partition=0)
     other, far, beyond = (

@@ -1,4 +1,5 @@
-"""What does not fit is no value: every type, in every format that has texts, against what is right for it."""
+"""What does not fit is no value: every type, in every format that has texts, against
+what is right for it."""
 
 import datetime
 from decimal import Decimal
@@ -189,7 +190,9 @@ RESPELLED = "but a number that is written in another way: only a text in quotes 
 def test_a_number_of_json_in_a_text_keeps_its_digits_or_makes_a_bad_row(
     spark: Any, kind: str, value: str, found: Any
 ) -> None:
-    """Spark writes 1.10 as 1.1, and 20 digits with a point as 17. The record has the text elsewhere, too."""
+    """Spark writes 1.10 as 1.1, and 20 digits with a point as 17.
+
+    The record has the text elsewhere, too."""
     how = Format("json", {"v": kind, "x": "double"})
     ((got, reason),) = parsed(spark, how, [f'{{"x":1.1,"v": {value}}}'.encode()])
     assert (got if found is None else dict(got) if isinstance(got, list) and isinstance(found, dict) else got) == found
@@ -216,7 +219,8 @@ def test_times_in_parts_of_values_have_the_form_that_is_declared(spark: Any, kin
 
 
 def test_a_reason_names_the_column_what_is_expected_and_what_was_found(spark: Any) -> None:
-    """In parts of objects, too; what cannot be printed is not printed, and a mark that no editor shows has a name."""
+    """In parts of objects, too; what cannot be printed is not printed, and a mark that no
+    editor shows has a name."""
     columns = {
         "id": "bigint",
         "b": "boolean",
@@ -272,7 +276,8 @@ def test_a_reason_names_the_column_what_is_expected_and_what_was_found(spark: An
 def test_an_empty_field_is_null_only_where_the_flow_declares_it(
     spark: Any, null: str | None, line: str, fields: list[str | None]
 ) -> None:
-    """Without `null` it is an empty text, with another one, too; quotes hold delimiters that divide nothing."""
+    """Without `null` it is an empty text, with another one, too; quotes hold
+    delimiters that divide nothing."""
     rows = spark.createDataFrame([(None, line.encode(), "t", 0, 0)], transforms.RECORD_SCHEMA)
     (row,) = transforms.parse_records(rows, format_of("csv", "string", null=null)).collect()
     assert ([row.v, row.w], row._barnabas_bad) == (fields, None)

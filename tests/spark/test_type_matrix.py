@@ -1,7 +1,8 @@
-"""Every type through every output, read back by a reader of others, in several zones, against a plain Python model.
+"""Every type through every output, read back by a reader of others, in several zones,
+against a plain Python model.
 
-CI runs the session's zone with another one in Python and a third one in the JVM; ``make trials`` runs all combinations of
-the zones in `ZONES` (BARNABAS_ZONES=all).
+CI runs the session's zone with another one in Python and a third one in the JVM; ``make trials``
+runs all combinations of the zones in `ZONES` (BARNABAS_ZONES=all).
 """
 
 import base64
@@ -115,7 +116,9 @@ WIDE = Context(prec=60)
 
 
 def model(zone: str) -> list[Row]:
-    """The rows as Python has them. A text without a zone is of the session's; of two instants it is the first one."""
+    """The rows as Python has them.
+
+    A text without a zone is of the session's; of two instants it is the first one."""
     rows = []
     for number in range(len(INSTANTS)):
         at = datetime.datetime.fromisoformat(INSTANTS[number])
@@ -230,7 +233,9 @@ def as_sqlite(value: Any) -> Any:
 
 
 def same(found: Any, expected: Any) -> bool:
-    """Equal in type and value: -0.0 is not 0.0, NaN is NaN, and an instant has a zone. ``jsonb`` orders names by length."""
+    """Equal in type and value: -0.0 is not 0.0, NaN is NaN, and an instant has a zone.
+
+    ``jsonb`` orders names by length."""
     if isinstance(expected, dict):
         is_dict = isinstance(found, dict) and set(map(type, found)) == set(map(type, expected))
         return is_dict and found.keys() == expected.keys() and all(same(found[name], expected[name]) for name in found)
@@ -310,14 +315,16 @@ def with_documents(found: dict[int, Row]) -> dict[int, Row]:
 
 def of_duckdb(path: Path) -> dict[int, Row]:
     with duckdb.connect(str(path), read_only=True) as connection:
-        connection.execute("SET TimeZone = 'UTC'")  # Python has no time of the year 10000 in another zone
+        # Python has no time of the year 10000 in another zone.
+        connection.execute("SET TimeZone = 'UTC'")
         return with_documents(of_arrow(connection.sql("SELECT * FROM t").to_arrow_table()))
 
 
 def of_postgres(url: str) -> dict[int, Row]:
     with psycopg.connect(url) as connection:
         connection.execute("SET TIME ZONE 'UTC'")
-        found = connection.execute("SELECT *, f::float8 AS f FROM t")  # psycopg shortens floats of 32 bits
+        # Psycopg shortens floats of 32 bits.
+        found = connection.execute("SELECT *, f::float8 AS f FROM t")
         return by_id([each.name for each in found.description], found)
 
 

@@ -25,7 +25,8 @@ _POM = ROOT / "tests" / "other_languages" / "java" / "zookeeper" / "pom.xml"
 
 @cache
 def classpath(release: str) -> str:
-    """The jars of ZooKeeper 3.8, which come with Apache Kafka, without the binding that drops all log lines; or those of 3.9.
+    """The jars of ZooKeeper 3.8, which come with Apache Kafka, without the binding that drops all
+    log lines; or those of 3.9.
 
     Release 3.9 takes the libraries of its admin server and its shell from Kafka's.
     """

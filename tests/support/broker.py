@@ -1,4 +1,5 @@
-"""A broker's data path without sockets: real logs, real codecs, manual time; frames in, frames out."""
+"""A broker's data path without sockets: real logs, real codecs, manual time; frames
+in, frames out."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields
@@ -176,7 +177,9 @@ class Absent:
 
 
 class DataPath:
-    """The parts of one broker (id 0) between its dispatcher and its log dirs; ``parts`` go to its `ReplicaManager`."""
+    """The parts of one broker (id 0) between its dispatcher and its log dirs.
+
+    ``parts`` go to its `ReplicaManager`."""
 
     def __init__(
         self,
@@ -260,7 +263,8 @@ class DataPath:
     def connect(self) -> Wire:
         wire = Wire()
         wire.handler = self.dispatcher.accept("PLAINTEXT", wire)
-        if wire.is_closed:  # refused while it was being accepted; a real connection reports it later
+        # Refused while it was being accepted; a real connection reports it later.
+        if wire.is_closed:
             wire.handler.closed(None)
         return wire
 

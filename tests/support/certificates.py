@@ -18,7 +18,8 @@ STORE_PASSWORD = "changeit"
 def make_certificate(
     directory: Path, name: str, subject: str, *, password: str = "", bits: int = 2048, host: str = "IP:127.0.0.1"
 ) -> Path:
-    """A self-signed certificate for a host, 127.0.0.1 if no other is given, with its key, in one PEM file."""
+    """A self-signed certificate for a host, 127.0.0.1 if no other is given, with its
+    key, in one PEM file."""
     key, certificate, both = (directory / f"{name}{suffix}" for suffix in (".key", ".crt", ".pem"))
     protect = ["-passout", f"pass:{password}"] if password else ["-nodes"]
     command = ["openssl", "req", "-x509", "-newkey", f"rsa:{bits}", "-days", "2", "-subj", subject, *protect]
@@ -46,7 +47,8 @@ def make_signed_certificate(directory: Path, name: str) -> Path:
 
 
 def make_key_store(pem: Path, kind: str, *, key_password: str = STORE_PASSWORD) -> Path:
-    """A store of Java's, JKS or PKCS12, with the key and the certificate in a PEM file that is not encrypted."""
+    """A store of Java's, JKS or PKCS12, with the key and the certificate in a PEM
+    file that is not encrypted."""
     pkcs12, store = pem.with_suffix(".openssl.p12"), pem.with_suffix(f".{kind.lower()}")
     command = ["openssl", "pkcs12", "-export", "-in", str(pem), "-name", "own", "-passout", f"pass:{STORE_PASSWORD}"]
     subprocess.run([*command, "-out", str(pkcs12)], check=True, capture_output=True)

@@ -1,8 +1,9 @@
-"""Archives of the classes of Apache's programs (class data sharing), with which their JVMs start with half of the work.
+"""Archives of the classes of Apache's programs (class data sharing), with which their JVMs
+start with half of the work.
 
-A broker that starts and stops takes 2.2 s of processor time with one and 4 s without, a tool 0.4 s and 0.6 s. The archives lie
-beside the jars in ~/.cache/reference, and are made once, by a broker and tools that do next to nothing. A JVM for which
-an archive was not made starts without.
+A broker that starts and stops takes 2.2 s of processor time with one and 4 s without, a tool 0.4 s
+and 0.6 s. The archives lie beside the jars in ~/.cache/reference, and are made once, by a broker
+and tools that do next to nothing. A JVM for which an archive was not made starts without.
 """
 
 import contextlib

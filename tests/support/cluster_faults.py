@@ -1,4 +1,5 @@
-"""What a cluster with faults is asked: who leads, who is in sync, how long a record takes, what is there."""
+"""What a cluster with faults is asked: who leads, who is in sync, how long a record
+takes, what is there."""
 
 import time
 from typing import Protocol

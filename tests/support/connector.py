@@ -1,4 +1,5 @@
-"""The jars of Spark's own Kafka connector, from Maven's repository: a whole set of 4.2.0, which runs on later ones of Spark, too."""
+"""The jars of Spark's own Kafka connector, from Maven's repository: a whole set of 4.2.0, which
+runs on later ones of Spark, too."""
 
 import subprocess
 from pathlib import Path

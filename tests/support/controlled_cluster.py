@@ -1,4 +1,5 @@
-"""A controller over a dictionary of znodes, and brokers that obey it: which of them holds which replica."""
+"""A controller over a dictionary of znodes, and brokers that obey it: which of them
+holds which replica."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -78,7 +79,8 @@ class ControlledCluster:
         return answers or {}
 
     def catch_up(self, *, stop_after: int | None = None) -> None:
-        """Every leader takes all live assigned replicas that it knows into the ISR, and the controller hears of it."""
+        """Every leader takes all live assigned replicas that it knows into the ISR, and
+        the controller hears of it."""
         for partition in list(self.context.leadership):
             current = self.context.leadership[partition].leader_and_isr
             info = self.context.brokers.get(current.leader)

@@ -1,4 +1,5 @@
-"""Servers of the ZooKeeper protocol, ours and Apache's, and a client that shows what is on the wire."""
+"""Servers of the ZooKeeper protocol, ours and Apache's, and a client that shows what
+is on the wire."""
 
 import contextlib
 import os
@@ -39,7 +40,9 @@ class RawClient:
         timeout_ms: int = 10_000,
         read_only: bool = False,
     ) -> None:
-        """EOFError when the server refuses the connection. ``read_only`` accepts a server without a quorum."""
+        """EOFError when the server refuses the connection.
+
+        ``read_only`` accepts a server without a quorum."""
         self.socket = socket.create_connection(("127.0.0.1", port), 60)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.events: list[bytes] = []
@@ -149,8 +152,8 @@ class CoordinationProcess:
         assert self.process is not None
         assert self.process.poll() is None, f"the server ended: {self.log[-2000:]}"
         with contextlib.suppress(OSError, EOFError):
-            # Apache's server answers "ruok" before it takes sessions. Now and then it leaves a word unanswered that comes
-            # while it starts, so another one follows soon.
+            # Apache's server answers "ruok" before it takes sessions. Now and then it leaves a word
+            # unanswered that comes while it starts, so another one follows soon.
             answer = four_letter_word(self.port, b"srvr", timeout_s=5)
             return b"Mode:" in answer or b"whitelist" in answer
         return False
@@ -180,7 +183,8 @@ def four_letter_word(port: int, word: bytes, *, timeout_s: float = 30) -> bytes:
 def coordination_server(
     directory: Path, *, apache: bool = False, release: str = "3.8", start: bool = True, **settings: object
 ) -> Iterator[CoordinationProcess]:
-    """A standalone server, ours or Apache's of release 3.8 or 3.9, with its data in ``directory/data``."""
+    """A standalone server, ours or Apache's of release 3.8 or 3.9, with its data in
+    ``directory/data``."""
     directory.mkdir(parents=True, exist_ok=True)
     (port,) = free_ports(1)
     texts = {

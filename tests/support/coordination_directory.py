@@ -1,4 +1,5 @@
-"""Data directories of a coordination server with a history of several kinds of nodes, without a server."""
+"""Data directories of a coordination server with a history of several kinds of
+nodes, without a server."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -29,8 +30,8 @@ Entry = tuple[int, bytes]
 def history(*epochs: tuple[int, int]) -> list[Entry]:
     """Transactions of a server, given with the epochs and about how many there are in each.
 
-    They hold nodes that are created, changed and deleted, containers, nodes with a time to live, a multi, a multi that
-    fails, ephemerals and the end of their session, and access lists.
+    They hold nodes that are created, changed and deleted, containers, nodes with a time to live, a
+    multi, a multi that fails, ephemerals and the end of their session, and access lists.
     """
     database = Database()
     entries: list[Entry] = []
@@ -94,8 +95,8 @@ def opened(folder: Path, *, sync: bool = True) -> Storage:
 
 
 def make_directory(folder: Path, entries: Sequence[Entry], *, files: Sequence[int], snapshots: Sequence[int]) -> Path:
-    """A directory with a log in files that begin with these of the transactions (numbers from 0), and with snapshots of the state
-    after so many transactions; returns the folder of its files."""
+    """A directory with a log in files that begin with these of the transactions (numbers from 0),
+    and with snapshots of the state after so many transactions; returns the folder of its files."""
     storage = opened(folder)
     for at in snapshots:
         storage.save_snapshot(replayed(entries[:at]))

@@ -1,4 +1,5 @@
-"""A processor without files and sockets: clients that send it requests, and the log that an edge would write."""
+"""A processor without files and sockets: clients that send it requests, and the log
+that an edge would write."""
 
 from collections.abc import Callable
 

@@ -1,11 +1,12 @@
 """Damage to one stored file of a server, and what came of it: the frame of the damage sweeps.
 
-A sweep stores the state of a simulated cluster once (`damaged_brokers.store_cluster`, `damaged_ensemble.store_ensemble`), and
-starts a new one from it for each `Damage`: the production code on simulated disks, in virtual time. `Outcome` says
-what is missing, and what the servers logged. A loss that no server reports is silent.
+A sweep stores the state of a simulated cluster once (`damaged_brokers.store_cluster`,
+`damaged_ensemble.store_ensemble`), and starts a new one from it for each `Damage`: the production
+code on simulated disks, in virtual time. `Outcome` says what is missing, and what the servers
+logged. A loss that no server reports is silent.
 
-To sweep other files, say in `kinds_of_bytes` where their kinds of byte are, and choose the files by a pattern in
-tests/simulation/test_damage_sweep.py.
+To sweep other files, say in `kinds_of_bytes` where their kinds of byte are, and choose the files by
+a pattern in tests/simulation/test_damage_sweep.py.
 """
 
 import logging
@@ -36,8 +37,8 @@ class Damage:
     data: bytes | None
     """None removes the file."""
     is_end_of_log: bool = False
-    """Whether a coordination server's log only ends earlier than it did, between two transactions: nothing on its disk shows it, so
-    a server alone cannot know."""
+    """Whether a coordination server's log only ends earlier than it did, between two transactions:
+    nothing on its disk shows it, so a server alone cannot know."""
     is_directory: bool = False
     """Whether a directory takes the file's place."""
 
@@ -62,7 +63,8 @@ class Outcome:
     violations: list[str] = field(default_factory=list)
 
     def faults(self, damage: Damage | None, *, has_replicas: bool) -> list[str]:
-        """What is wrong: a loss in spite of replicas, a loss or another content without a report, an unhandled error."""
+        """What is wrong: a loss in spite of replicas, a loss or another content without a
+        report, an unhandled error."""
         name = "a healthy disk" if damage is None else str(damage)
         found = [f"{name}: {text}" for text in self.violations]
         if self.wrong:
@@ -85,7 +87,9 @@ class Outcome:
 
 
 class Reports(logging.Handler):
-    """Collects into an outcome what servers log, without a damaged one the warnings of all; a context manager."""
+    """Collects into an outcome what servers log, without a damaged one the warnings of all.
+
+    A context manager."""
 
     def __init__(self, outcome: Outcome, damaged: str) -> None:
         super().__init__(logging.WARNING)
@@ -109,7 +113,8 @@ class Reports(logging.Handler):
         """Take what the simulation saw: failed starts are reports, all else is a violation."""
         failures = dict(simulation.history.start_failures)
         self._outcome.reports += [f"did not start: {name}: {text}" for name, text in failures.items()]
-        # A damaged server may refuse to start, or stop: its log says why, or the loss counts as silent.
+        # A damaged server may refuse to start, or stop: its log says why, or the
+        # loss counts as silent.
         expected = [f"{name} does not start" for name in failures]
         if self._damaged:
             expected.append(f"{self._damaged} stopped serving")
@@ -151,7 +156,8 @@ def kinds_of_bytes(path: str, data: bytes, rng: random.Random) -> list[tuple[int
     kinds: dict[str, list[int]] = {}
     if re.search(r"\.(log|index|timeindex|txnindex|snapshot)$|/snapshot\.[0-9a-f]+$", path):
         found = [(rng.randrange(len(data)), "a byte") for _ in range(4 if data else 0)]
-        # A snapshot of a coordination server: its head, and behind its nodes their digest and the last zxid, with checksums.
+        # A snapshot of a coordination server: its head, and behind its nodes their digest and the
+        # last zxid, with checksums.
         ends = (1, 6, 14, 22, 30, 37, 43, 49, 60) if "/snapshot." in path else ()
         return [
             *found,
@@ -170,7 +176,8 @@ _ENTRY_FIELDS = {
     "checksum": (0, 8), "size": (8, 12), "session": (12, 20), "cxid": (20, 24), "zxid": (24, 32), "time": (32, 40),
     "type": (40, 44),
 }  # fmt: skip
-"""Of an entry of a coordination server's log: from which byte to which; the record, its digest and the end byte follow."""
+"""Of an entry of a coordination server's log: from which byte to which; the record, its digest
+and the end byte follow."""
 
 
 def _is_transaction_log(path: str) -> bool:
@@ -230,7 +237,9 @@ _NOT_COVERED = {"base offset": (0, 8), "length": (8, 12), "leader epoch": (12, 1
 
 
 def damages_of_segment(disks: Disks, machine: str, path: str, rng: random.Random) -> Iterator[Damage]:
-    """Each field that no CRC covers, in the first, a middle and the last batch; cut, empty, missing, another one's content."""
+    """Each field that no CRC covers, in the first, a middle and the last batch.
+
+    Cut, empty, missing, another one's content."""
     data = disks[machine][path]
     starts = [position for position, _ in read_headers(data)]
     for start in sorted({starts[0], starts[len(starts) // 2], starts[-1]} if starts else ()):
@@ -254,7 +263,9 @@ def damages_of_segment(disks: Disks, machine: str, path: str, rng: random.Random
 
 
 def damages_of(disks: Disks, machine: str, path: str, rng: random.Random) -> Iterator[Damage]:
-    """A flipped bit and another digit for each kind of byte; cut, empty, doubled, zeroed, missing."""
+    """A flipped bit and another digit for each kind of byte.
+
+    Cut, empty, doubled, zeroed, missing."""
     data = disks[machine][path]
     for at, kind in kinds_of_bytes(path, data, rng):
         bit = 1 << rng.randrange(8)

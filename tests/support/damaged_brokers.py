@@ -1,4 +1,5 @@
-"""A simulated cluster of brokers that starts from stored, damaged disks, and what consumers get from it; see `damage`."""
+"""A simulated cluster of brokers that starts from stored, damaged disks, and what consumers
+get from it; see `damage`."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -67,7 +68,8 @@ def _machines(simulation: Simulation, brokers: int) -> list[Machine]:
 
 
 def store_cluster(brokers: int, *, clean: bool, seed: int = 1) -> StoredCluster:
-    """Records in segments of two leader epochs, the first of them deleted; then all stop in order, or are killed."""
+    """Records in segments of two leader epochs, the first of them deleted; then all stop
+    in order, or are killed."""
     stored = StoredCluster(brokers)
     with _simulation(seed, brokers) as simulation:
         simulation.run(_store(simulation, stored, clean=clean))
@@ -188,7 +190,8 @@ async def _start_and_read(
         if all(machine.is_serving for machine in sound):
             simulation.kill(damaged, restart=False)
             await asyncio.sleep(_WITHOUT_S)
-            found = await client.spawn(_read_all(client, stored))  # the sound replicas still have all
+            # The sound replicas still have all.
+            found = await client.spawn(_read_all(client, stored))
     outcome.missing = [offset for offset in stored.acknowledged if offset not in found]
     on_disks = {offset for machine in sound for offset in _offsets_on(machine)}
     outcome.lost = [offset for offset in outcome.missing if offset not in on_disks]

@@ -1,4 +1,6 @@
-"""A simulated ensemble that starts from stored, damaged disks, and what clients read from it; see `damage`."""
+"""A simulated ensemble that starts from stored, damaged disks, and what clients read from it.
+
+See `damage`."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -17,7 +19,8 @@ _SESSION_MS = 4000
 
 @dataclass
 class StoredEnsemble:
-    """What the disks of an ensemble hold after its servers stopped, and the znodes that were acknowledged."""
+    """What the disks of an ensemble hold after its servers stopped, and the znodes
+    that were acknowledged."""
 
     servers: int
     disks: Disks = field(default_factory=dict)
@@ -36,7 +39,9 @@ async def _all_serve(simulation: Simulation, machines: list[Machine]) -> bool:
 
 
 def store_ensemble(servers: int, *, is_stale: bool, clean: bool, seed: int = 1) -> StoredEnsemble:
-    """Znodes of two epochs; then all servers stop in order, or are killed. A stale server 1 was down for the last of them."""
+    """Znodes of two epochs; then all servers stop in order, or are killed.
+
+    A stale server 1 was down for the last of them."""
     stored = StoredEnsemble(servers)
     with _simulation(seed, servers) as simulation:
         simulation.run(_store(simulation, stored, is_stale=is_stale, clean=clean))

@@ -1,4 +1,5 @@
-"""Ensembles of processes, whose members are ours or Apache ZooKeeper's, each with its data directory and its log."""
+"""Ensembles of processes, whose members are ours or Apache ZooKeeper's, each with its
+data directory and its log."""
 
 import contextlib
 import os
@@ -98,7 +99,9 @@ class Member:
 
 
 def four_letter_word(port: int, word: bytes) -> str:
-    """The answer to a four-letter word; empty when the member ends its connections, as it does when its role changes."""
+    """The answer to a four-letter word.
+
+    Empty when the member ends its connections, as it does when its role changes."""
     import socket
 
     with socket.create_connection((HOST, port), 5) as connection:

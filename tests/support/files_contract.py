@@ -1,4 +1,5 @@
-"""What every `barnabas.base.files.Files` promises, as tests: the real one and the simulated one run the same."""
+"""What every `barnabas.base.files.Files` promises, as tests: the real one and the
+simulated one run the same."""
 
 import pytest
 
@@ -6,7 +7,8 @@ from barnabas.base.files import Files, make_dirs_durably
 
 
 class FilesContract:
-    """The tests; a class that inherits them gives ``files`` and ``home``, an empty directory, as fixtures."""
+    """The tests; a class that inherits them gives ``files`` and ``home``, an empty
+    directory, as fixtures."""
 
     def test_a_file_is_made_only_when_asked(self, files: Files, home: str) -> None:
         """Opening what is not there fails as the operating system says it."""

@@ -1,4 +1,5 @@
-"""Runs of ``barnabas pipeline run`` as processes of their own, with an SQLite table in ``out.db``, and kills of what belongs to them."""
+"""Runs of ``barnabas pipeline run`` as processes of their own, with an SQLite table in ``out.db``,
+and kills of what belongs to them."""
 
 import contextlib
 import os
@@ -28,12 +29,14 @@ __all__ = [
 TIMEOUT_S = 600 + int(os.environ.get("BARNABAS_RECORDS", "0")) // 1000
 """For a run, and for each wait; a trial with many records has more."""
 _BRIEF = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
-"""For JVMs that end before Java's optimizing compiler has paid for itself: it takes a third of their processor time."""
+"""For JVMs that end before Java's optimizing compiler has paid for itself: it takes a third
+of their processor time."""
 _STARTED: "list[subprocess.Popen[str]]" = []
 
 
 def start(path: Path, *options: str, packages: Path | None = None) -> "subprocess.Popen[str]":
-    """A run of the flow; ``packages`` is a folder of packages that go before those of this environment."""
+    """A run of the flow; ``packages`` is a folder of packages that go before those
+    of this environment."""
     command = [sys.executable, "-m", "barnabas", "pipeline", "run", str(path), "--output", "json", *options]
     places = os.pathsep.join(filter(None, [str(packages or ""), os.environ.get("PYTHONPATH", "")]))
     _STARTED.append(
@@ -67,7 +70,8 @@ def select(folder: Path, query: str) -> list[tuple[Any, ...]]:
 
 
 def sleep_into_batch(folder: Path, rng: random.Random) -> None:
-    """Wait for a moment of the batch that runs now: a part of what the one before it took, which differs between machines."""
+    """Wait for a moment of the batch that runs now: a part of what the one before it took, which
+    differs between machines."""
     main = folder / "checkpoint" / "main"
     last = max(int(each.name) for each in (main / "commits").iterdir() if each.name.isdecimal())
     begun, ended = ((main / name / str(last)).stat().st_mtime for name in ("offsets", "commits"))
@@ -79,7 +83,8 @@ def kill_a_worker(session: int, rng: random.Random) -> int:
     workers = []
     for each in members(session):
         with contextlib.suppress(OSError):
-            names = [Path(f"/proc/{each}/{name}").read_bytes() for name in ("cmdline", "comm")]  # comm: of a fork
+            # Comm: the name of a fork.
+            names = [Path(f"/proc/{each}/{name}").read_bytes() for name in ("cmdline", "comm")]
             if any(b"pyspark.worker" in name for name in names):
                 workers.append(each)
     if workers:

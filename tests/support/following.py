@@ -1,4 +1,5 @@
-"""A leader behind its dispatch and a follower with a fetcher: real logs and messages, no sockets, manual time."""
+"""A leader behind its dispatch and a follower with a fetcher: real logs and messages,
+no sockets, manual time."""
 
 from pathlib import Path
 

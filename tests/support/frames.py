@@ -1,4 +1,5 @@
-"""Frames of Kafka's and ZooKeeper's protocols on a blocking socket: a length of four bytes, and as many bytes."""
+"""Frames of Kafka's and ZooKeeper's protocols on a blocking socket: a length of four
+bytes, and as many bytes."""
 
 import socket
 import struct

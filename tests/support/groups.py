@@ -1,4 +1,5 @@
-"""Drives a pure `GroupCoordinator`: virtual time, a log in memory, answers that can be looked at."""
+"""Drives a pure `GroupCoordinator`: virtual time, a log in memory, answers that can
+be looked at."""
 
 from collections.abc import Callable, Sequence
 from random import Random
@@ -325,7 +326,9 @@ class World:
         return self.join(group_id, self.new_id(group_id, **more), **more)
 
     def stable(self, count: int = 1, group_id: str = "g", **more: Any) -> list[Any]:
-        """A group of ``count`` dynamic members in Stable; their JoinGroup responses, the leader's first."""
+        """A group of ``count`` dynamic members in Stable.
+
+        Their JoinGroup responses, the leader's first."""
         joins = [self.start_join(group_id, **more)]
         ids = [joins[0].response.member_id] if not joins[0].waits else []
         for _ in range(count - 1):
@@ -338,7 +341,9 @@ class World:
         return self.stabilize([answer.response for answer in joins], group_id)
 
     def stabilize(self, responses: list[Any], group_id: str = "g") -> list[Any]:
-        """SyncGroup of all members of the latest generation; each gets its own id as its assignment."""
+        """SyncGroup of all members of the latest generation.
+
+        Each gets its own id as its assignment."""
         latest = max(response.generation_id for response in responses)
         members = {response.member_id: response for response in responses if response.generation_id == latest}
         ordered = sorted(members.values(), key=lambda response: response.member_id != response.leader)

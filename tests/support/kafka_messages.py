@@ -24,7 +24,8 @@ RANGES = {
     "uint32": (0, 2**32 - 1),
     "int64": (-(2**63), 2**63 - 1),
 }
-# What every codec understands: kio turns error codes, times and durations into objects of their own.
+# What every codec understands: kio turns error codes, times and durations into
+# objects of their own.
 TAME = {kind: (0, min(last, 100)) for kind, (_, last) in RANGES.items()}
 
 Versioned = tuple[type[Message], int]

@@ -1,7 +1,9 @@
-"""Two flows whose checkpoints and outputs, as an earlier version left them, are in ``tests/support/kept/pipelines``.
+"""Two flows whose checkpoints and outputs, as an earlier version left them, are in
+``tests/support/kept/pipelines``.
 
-A version that moves modules or changes files must go on from them. To keep those of the present version, too:
-``python tests/support/kept_checkpoints.py BOOTSTRAP FOLDER``, on a cluster without the topics.
+A version that moves modules or changes files must go on from them. To keep those of the
+present version, too: ``python tests/support/kept_checkpoints.py BOOTSTRAP FOLDER``, on a
+cluster without the topics.
 """
 
 import json

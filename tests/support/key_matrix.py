@@ -1,7 +1,8 @@
 """Keys of all types in all outputs, beside a dictionary of Python's that says what must be there.
 
-A cell is an output x a type of key x the key's columns x what happens to the rows (`STEPS`). Values that are equal by the rule of
-`barnabas.pipelines.frames.keys` reach outputs in one form; the flows of tests/spark/test_spark_keys.py bring them in several.
+A cell is an output x a type of key x the key's columns x what happens to the rows (`STEPS`). Values
+that are equal by the rule of `barnabas.pipelines.frames.keys` reach outputs in one form; the flows
+of tests/spark/test_spark_keys.py bring them in several.
 """
 
 import base64
@@ -95,7 +96,8 @@ KEY_TYPES = {
     "bigint": KeyType("bigint", pa.int64(), (None, 0, -1, 2**63 - 1, -(2**63), 2**53 + 1)),
 }
 KEYS = (("k",), ("k", "o"), ("o", "k"))
-"""The columns of keys; with a second one, a boolean, a null may stand before and behind other values."""
+"""The columns of keys; with a second one, a boolean, a null may stand before and
+behind other values."""
 TRIED_KEYS = KEYS if IS_WHOLE else (KEYS[0], KEYS[2])
 OTHERS = (None, True, False)
 STEPS = ("insert", "again", "update", "delete", "two runs")
@@ -168,7 +170,8 @@ def of_document(value: Any, kind: KeyType) -> Any:
 
 
 def spellings(value: Any) -> list[str]:
-    """JSON of equal values: zeros with and without a sign, decimals with and without zeros, one instant in two zones."""
+    """JSON of equal values: zeros with and without a sign, decimals with and without zeros,
+    one instant in two zones."""
     if isinstance(value, float) and not math.isfinite(value):
         return [json.dumps("NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity")]
     if isinstance(value, float):

@@ -1,4 +1,6 @@
-"""An output of flows in one module: a file with a JSON document in each line. ``register_output(LINES)`` is all else that it needs."""
+"""An output of flows in one module: a file with a JSON document in each line.
+
+``register_output(LINES)`` is all else that it needs."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -30,7 +32,8 @@ class LinesSink:
 
 
 class LinesFile:
-    """The file as a table: its first line says which micro-batch it holds, the others are rows by their keys."""
+    """The file as a table: its first line says which micro-batch it holds, the
+    others are rows by their keys."""
 
     def __init__(self, sink: LinesSink) -> None:
         self._path = Path(sink.path)
@@ -47,7 +50,8 @@ class LinesFile:
     def _key_of(self, row: Mapping[str, Any]) -> str:
         return json.dumps([row[name] for name in self._key], default=str)
 
-    def apply(self, rows: pa.Table, flow: str, query: str, epoch: int) -> bool:  # the name of the flow is not kept
+    # The name of the flow is not kept.
+    def apply(self, rows: pa.Table, flow: str, query: str, epoch: int) -> bool:
         if epoch <= (self.last_epoch(flow, query) or 0) and query == self._query:
             return False
         kept, deleted = split_deleted(rows)

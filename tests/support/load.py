@@ -81,7 +81,8 @@ def read_all(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> list[t
 
 @dataclass
 class Reader:
-    """A consumer that reads everything from the first offset on while the cluster has its faults."""
+    """A consumer that reads everything from the first offset on while the cluster
+    has its faults."""
 
     bootstrap: str
     topic: str
@@ -109,7 +110,8 @@ class Reader:
                     self.failed.append(str(error))
 
     def finish(self, records: list[tuple[int, int, int]]) -> None:
-        """Stop when all of ``records`` were read: each partition in order, nothing left out, shown twice or changed."""
+        """Stop when all of ``records`` were read: each partition in order, nothing left
+        out, shown twice or changed."""
         try:
             eventually(lambda: len(self.records) >= len(records), timeout_s=60, what="the reader has read everything")
         finally:
@@ -123,7 +125,8 @@ class Reader:
 
 
 def assert_exactly_once_in_order(load: Load, records: list[tuple[int, int, int]]) -> None:
-    """Each acknowledged number is there, none twice, those of one key in the order of their sending."""
+    """Each acknowledged number is there, none twice, those of one key in the order
+    of their sending."""
     numbers = [number for _, _, number in records]
     assert load.acknowledged
     assert load.acknowledged - set(numbers) == set()

@@ -1,11 +1,12 @@
 """A broker that lies: it relays to an honest one, and changes the decoded answers of one API.
 
-`lies` derives the lies of an answer from the declaration of its message, so that each field of each API is lied about:
-elements missing, doubled, invented, numbers out of range, texts that are empty, too long or hold control characters, nulls.
-`WIRE_LIES` change the bytes: another request's correlation id, a body that ends early, bytes that follow it.
+`lies` derives the lies of an answer from the declaration of its message, so that each field of each
+API is lied about: elements missing, doubled, invented, numbers out of range, texts that are empty,
+too long or hold control characters, nulls. `WIRE_LIES` change the bytes: another request's
+correlation id, a body that ends early, bytes that follow it.
 
-A lie is *detectable* where no honest broker could give the answer; a group's state of an unknown name is not, nor a larger
-offset. Commands must not fail in an unclear way on either.
+A lie is *detectable* where no honest broker could give the answer; a group's state of an unknown
+name is not, nor a larger offset. Commands must not fail in an unclear way on either.
 """
 
 import copy
@@ -49,9 +50,10 @@ class Lie(NamedTuple):
 
 
 class LyingBroker:
-    """Listens on ``port`` in front of the honest broker at ``target_port``; addresses in answers are its own.
+    """Listens on ``port`` in front of the honest broker at ``target_port``.
 
-    Without a lie it is honest. ``seen`` has the APIs that were asked since the last `tell`, and in which version.
+    Addresses in answers are its own. Without a lie it is honest. ``seen`` has the APIs that were
+    asked since the last `tell`, and in which version.
     """
 
     def __init__(self, target_port: int) -> None:

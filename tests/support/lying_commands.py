@@ -47,8 +47,11 @@ class _HangError(BaseException):
 
 
 def run(arguments: list[str], limit_s: float = LIMIT_S) -> Outcome:
-    """Run a command in this process, as ``main`` does. Only for the main thread: a signal ends what hangs."""
-    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)  # some commands write bytes
+    """Run a command in this process, as ``main`` does.
+
+    Only for the main thread: a signal ends what hangs."""
+    # Some commands write bytes.
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
     error = io.StringIO()
 
     def printed() -> str:
@@ -74,7 +77,9 @@ def run(arguments: list[str], limit_s: float = LIMIT_S) -> Outcome:
 
 @dataclass(frozen=True)
 class Command:
-    """A command line; ``{server}``, ``{config}`` and ``{folder}`` are filled in. ``prepare`` runs before each time."""
+    """A command line; ``{server}``, ``{config}`` and ``{folder}`` are filled in.
+
+    ``prepare`` runs before each time."""
 
     line: str
     prepare: Callable[[Cluster], None] | None = None
@@ -207,7 +212,8 @@ OF_LIBRDKAFKA = (
     f"verifiable-consumer {_BROKERS} --topic orders --group-id verifiable --max-messages 3",
     "mirror-maker --consumer.config {folder}/source.properties --producer.config {folder}/target.properties --include orders",
 )
-"""Commands that read and write records: librdkafka takes most answers, and a process of its own runs each."""
+"""Commands that read and write records: librdkafka takes most answers, and a process
+of its own runs each."""
 
 
 @contextlib.contextmanager

@@ -1,4 +1,5 @@
-"""A coordination server that lies: it relays to an honest one, and changes the replies to one kind of request."""
+"""A coordination server that lies: it relays to an honest one, and changes the
+replies to one kind of request."""
 
 import dataclasses
 import socket
@@ -29,7 +30,8 @@ CONNECT = -1
 
 
 class CoordinationLie(NamedTuple):
-    """``change`` takes an honest reply's frame, without its length, and gives what is sent instead, with a length."""
+    """``change`` takes an honest reply's frame, without its length, and gives what is
+    sent instead, with a length."""
 
     name: str
     change: Callable[[bytes], bytes]

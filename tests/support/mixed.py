@@ -1,4 +1,5 @@
-"""A cluster whose brokers are Apache's or ours, each replaceable by the other kind on the same id, port and log dir."""
+"""A cluster whose brokers are Apache's or ours, each replaceable by the other kind on the
+same id, port and log dir."""
 
 import contextlib
 import functools
@@ -27,7 +28,8 @@ APACHES, OURS = "apache", "ours"
 HOST = "127.0.0.1"
 LIMIT_S = 120
 
-# What an administrator finds in the file that comes with Apache's distribution, the addresses aside.
+# What an administrator finds in the file that comes with Apache's distribution, the
+# addresses aside.
 _APACHES_FILE = """\
 num.network.threads=3
 num.io.threads=8
@@ -59,7 +61,9 @@ class Member:
 
 
 class MixedCluster:
-    """Brokers 0, 1, 2 ... on one coordination service. `start`, `stop`, `kill` and `replace` work on one at a time."""
+    """Brokers 0, 1, 2 ... on one coordination service.
+
+    `start`, `stop`, `kill` and `replace` work on one at a time."""
 
     def __init__(
         self, directory: Path, coordination: "Coordination", ports: Sequence[int], settings: dict[str, str]
@@ -102,7 +106,8 @@ class MixedCluster:
         eventually(lambda: self._is_up(broker_id), timeout_s=LIMIT_S, what=f"broker {broker_id} is up")
 
     def await_expired(self, broker_id: int) -> None:
-        """Wait until the session of a killed broker is over: Apache's broker ends where its registration is still there."""
+        """Wait until the session of a killed broker is over: Apache's broker ends where its
+        registration is still there."""
         path = f"/brokers/ids/{broker_id}"
         eventually(lambda: self.znodes.exists(path) is None, timeout_s=LIMIT_S, what=f"{path} is gone")
 
@@ -129,7 +134,8 @@ class MixedCluster:
         process.wait()
 
     def replace(self, broker_id: int, kind: str) -> None:
-        """Stop a broker, start one of the other kind in its place, and wait until all replicas are in sync."""
+        """Stop a broker, start one of the other kind in its place, and wait until
+        all replicas are in sync."""
         self.stop(broker_id)
         self.start(broker_id, kind)
         self.await_whole()
@@ -221,9 +227,11 @@ class MixedCluster:
         return [segment_bytes(path) for path in self.replica_dirs(topic, partition)]
 
     def epochs(self, topic: str, partition: int) -> list[list[tuple[int, int]]]:
-        """Each replica's (epoch, start offset) from leader-epoch-checkpoint, of epochs that have records.
+        """Each replica's (epoch, start offset) from leader-epoch-checkpoint, of
+        epochs that have records.
 
-        A leader notes its own epoch before the first record of it, which followers hear of with that record.
+        A leader notes its own epoch before the first record of it, which followers
+        hear of with that record.
         """
         found = []
         for path in self.replica_dirs(topic, partition):
@@ -250,12 +258,14 @@ class MixedCluster:
 
 
 def segment_bytes(folder: Path) -> bytes:
-    """The segments of a replica, joined: where one ends and the next begins is each broker's own affair."""
+    """The segments of a replica, joined: where one ends and the next begins is each
+    broker's own affair."""
     return b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
 
 
 def log_end_offset(log: bytes) -> int:
-    """The offset after the last of these batches, 0 without any: base offset, length ... last offset delta."""
+    """The offset after the last of these batches, 0 without any: base offset, length
+    ... last offset delta."""
     position = end = 0
     while position + 27 <= len(log):
         base_offset, length = struct.unpack_from(">qi", log, position)

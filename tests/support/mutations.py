@@ -30,7 +30,9 @@ def mutated(data: bytes, random: Random) -> bytes:
 
 
 def forever(fuzz: Callable[[bytes], None], seed_input: Callable[[Random], bytes]) -> None:
-    """Run a target with the seed given as the first argument, then the next, and so on; print the one that fails."""
+    """Run a target with the seed given as the first argument, then the next, and so on.
+
+    Print the one that fails."""
     seed = int(sys.argv[1]) if len(sys.argv) > 1 else 0
     while True:
         try:

@@ -1,7 +1,8 @@
 """What tests need beside Python: programs of others, which a machine may lack.
 
-`needs` marks a test. Where something is missing, the test is skipped and says what; with BARNABAS_REQUIRE_REFERENCE, as
-in CI, nothing is skipped: a skipped test fails, whatever the reason (`tests/conftest.py`).
+`needs` marks a test. Where something is missing, the test is skipped and says what; with
+BARNABAS_REQUIRE_REFERENCE, as in CI, nothing is skipped: a skipped test fails, whatever the
+reason (`tests/conftest.py`).
 """
 
 import contextlib
@@ -71,7 +72,8 @@ def program(name: str) -> str | None:
 
 @contextlib.contextmanager
 def fetching() -> Iterator[None]:
-    """One process at a time brings jars: workers share Maven's repository and ~/.cache/reference."""
+    """One process at a time brings jars: workers share Maven's repository and
+    ~/.cache/reference."""
     folder = Path.home() / ".cache" / "reference"
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
@@ -81,7 +83,8 @@ def fetching() -> Iterator[None]:
 
 @cache
 def fetch_reference() -> None:
-    """Bring Apache Kafka's jars, unless they are there: no worker uses those that another one is still writing."""
+    """Bring Apache Kafka's jars, unless they are there: no worker uses those that
+    another one is still writing."""
     with fetching():
         for version in ("3.9.1", "4.3.0"):
             subprocess.run([str(APACHE), "classpath", "--version", version], check=True, capture_output=True)

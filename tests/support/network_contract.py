@@ -1,4 +1,5 @@
-"""What every `barnabas.base.network.Network` promises, as tests: the real one and the simulated one run the same.
+"""What every `barnabas.base.network.Network` promises, as tests: the real one and the
+simulated one run the same.
 
 A test class inherits `NetworkContract` and says how to run a coroutine with a network in it.
 """
@@ -70,7 +71,8 @@ class Taking(Recorder):
 
 
 class Serving(Recorder):
-    """A handler that serves up to three small frames where they are, keeps no part of the buffer, and pauses now and then."""
+    """A handler that serves up to three small frames where they are, keeps no part of the buffer,
+    and pauses now and then."""
 
     together = 0
     taken = 0
@@ -171,7 +173,8 @@ class NetworkContract:
         raise NotImplementedError
 
     def test_a_stream_is_delivered_as_it_comes(self) -> None:
-        """A connection that is a stream hands on all bytes in order, though they look like a bad length."""
+        """A connection that is a stream hands on all bytes in order, though they
+        look like a bad length."""
 
         async def test(network: Network) -> None:
             sent = b"\xff" * 5 + some_bytes(300_000)
@@ -206,7 +209,8 @@ class NetworkContract:
 
     @pytest.mark.parametrize("piece_bytes", [5, 100_000])
     def test_a_large_frame_that_is_refused_takes_no_memory_and_its_neighbours_arrive(self, piece_bytes: int) -> None:
-        """It is refused when its first eight bytes have come, which may be with its second piece, and counts in its place."""
+        """It is refused when its first eight bytes have come, which may be with its second piece,
+        and counts in its place."""
 
         async def run(network: Network) -> None:
             received: list[Refusing] = []
@@ -273,7 +277,8 @@ class NetworkContract:
 
     @pytest.mark.parametrize("kind", [Taking, Serving])
     def test_what_a_handler_does_not_take_together_comes_one_by_one(self, kind: type[Taking | Serving]) -> None:
-        """Whole frames in the order sent, none lost or doubled, also where the handler pauses in the middle."""
+        """Whole frames in the order sent, none lost or doubled, also where the
+        handler pauses in the middle."""
 
         async def run(network: Network) -> None:
             received: list[Taking | Serving] = []
@@ -316,7 +321,8 @@ class NetworkContract:
         self.run(run)
 
     def test_a_file_range_that_ends_early_breaks_the_connection(self) -> None:
-        """What was promised in the length cannot be sent: the sender gets an error, and no frame arrives."""
+        """What was promised in the length cannot be sent: the sender gets an error,
+        and no frame arrives."""
 
         async def run(network: Network) -> None:
             async with Pair(network) as pair:
@@ -440,7 +446,8 @@ class NetworkContract:
         self.run(run)
 
     def test_a_closed_connection_informs_both_handlers_once_and_later(self) -> None:
-        """``closed`` is never called from within ``close``; a second close and a late send do nothing."""
+        """``closed`` is never called from within ``close``; a second close and a
+        late send do nothing."""
 
         async def run(network: Network) -> None:
             async with Pair(network) as pair:
@@ -471,7 +478,8 @@ class NetworkContract:
         self.run(run)
 
     def test_a_port_without_a_listener_refuses(self) -> None:
-        """The connection fails at once, with the operating system's error; so it is after a listener's close."""
+        """The connection fails at once, with the operating system's error; so it is
+        after a listener's close."""
 
         async def run(network: Network) -> None:
             async with Pair(network) as pair:

@@ -1,4 +1,5 @@
-"""A small server that plays OpenSearch's part: it keeps documents as they come, and can refuse them first."""
+"""A small server that plays OpenSearch's part: it keeps documents as they come, and
+can refuse them first."""
 
 import json
 import threading

@@ -1,9 +1,11 @@
-"""A producer of one record each millisecond, in a process of its own: what a client sees while a broker does something else.
+"""A producer of one record each millisecond, in a process of its own: what a client sees while a
+broker does something else.
 
-``python -m support.pacer PORT TOPIC`` sends a record each millisecond to partition 0, whether or not the ones before are
-answered. For each line on its standard input it prints a line of JSON about the records sent since the last line, once they
-are all answered: how many, how many refused, the longest answer time and its percentiles in milliseconds, and for how long
-this process waited for a CPU.
+``python -m support.pacer PORT TOPIC`` sends a record each millisecond to partition 0, whether or
+not the ones before are answered. For each line on its standard input it prints a line of JSON
+about the records sent since the last line, once they are all answered: how many, how many
+refused, the longest answer time and its percentiles in milliseconds, and for how long this
+process waited for a CPU.
 """
 
 import json
@@ -107,7 +109,8 @@ class _Run:
         while True:
             now = time.perf_counter()
             if now >= due:
-                # Those that this process is late with count from when they were due only if the broker is the reason.
+                # Those that this process is late with count from when they were due only if
+                # the broker is the reason.
                 due = max(due + _PERIOD_S, now)
                 if len(self._sent) < _MAX_UNANSWERED:
                     self._sent.append(now)
@@ -141,7 +144,8 @@ class _Run:
             self._errors += answer.responses[0].partition_responses[0].error_code != 0
 
     def _report(self, asked: float, waited_before_s: float) -> None:
-        """Records sent since it was asked for count the next time, and so does what this process waited since."""
+        """Records sent since it was asked for count the next time, and so does what
+        this process waited since."""
         took_ms = sorted(ms for sent, ms in self._took if sent < asked)
         figures = {
             "answered": len(took_ms),

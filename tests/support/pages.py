@@ -3,7 +3,8 @@
 A page may mark a block with a line of its own before it, which readers do not see:
 
 - ``<!-- not run: REASON -->``: no test executes its commands.
-- ``<!-- file: NAME -->``: the block is the content of a file, where the paragraph before it does not begin with its name.
+- ``<!-- file: NAME -->``: the block is the content of a file. It is not needed where the
+  paragraph before it begins with the file's name.
 """
 
 import re
@@ -18,7 +19,9 @@ _FILE = re.compile(r"\s*`([\w./-]+\.(?:properties|cfg|toml|py|csv|json))`[^`]*:$
 
 
 class Command(NamedTuple):
-    """A line after ``$``, with its continuation lines; what stands below it; the heading above it; why no test runs it."""
+    """A line after ``$``, with its continuation lines.
+
+    What stands below it; the heading above it; why no test runs it."""
 
     section: str
     line: str
@@ -27,7 +30,8 @@ class Command(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A fenced block: its language, its text, the file that it is, the heading above it, why no test runs it."""
+    """A fenced block: its language, its text, the file that it is, the heading above
+    it, why no test runs it."""
 
     section: str
     language: str
@@ -111,7 +115,9 @@ def shape(line: str) -> str:
 
 
 def missing(command: Command, here: Callable[[str], str], output: str) -> list[str]:
-    """Lines that the page shows below a command and that its output lacks; ``...`` stands for anything."""
+    """Lines that the page shows below a command and that its output lacks.
+
+    ``...`` stands for anything."""
     printed = [shape(line) for line in output.splitlines()]
     lacking = []
     for line in command.output:

@@ -1,4 +1,6 @@
-"""A format of flows in one module: ``a:1|b:2``. ``register_format(PAIRS)`` is all else that it needs."""
+"""A format of flows in one module: ``a:1|b:2``.
+
+``register_format(PAIRS)`` is all else that it needs."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar

@@ -9,7 +9,8 @@ _FIRST, _END = 12_000, 32_000
 
 
 def _range_of_worker() -> tuple[int, int]:
-    """Workers of one run have ranges of their own: a port is free for a while between its choice and its use."""
+    """Workers of one run have ranges of their own: a port is free for a while
+    between its choice and its use."""
     number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     size = (_END - _FIRST) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     return _FIRST + number * size, _FIRST + (number + 1) * size
@@ -20,7 +21,9 @@ _next = random.SystemRandom().randrange(_first, _end)
 
 
 def free_ports(count: int, *, consecutive: bool = False) -> list[int]:
-    """Ports that nothing listens on now. One that was given out comes again late, for a server may be down for a while."""
+    """Ports that nothing listens on now.
+
+    One that was given out comes again late, for a server may be down for a while."""
     global _next  # one sequence for the process
     found: list[int] = []
     while len(found) < count:

@@ -33,7 +33,8 @@ class PostgresServer:
         self._control("-m", "fast", "-w", "stop")
 
     def crash(self) -> None:
-        """It ends at once, without a word to its clients' transactions, and recovers when it starts."""
+        """It ends at once, without a word to its clients' transactions, and recovers
+        when it starts."""
         self._control("-m", "immediate", "-w", "stop")
 
     def _control(self, *arguments: Any) -> None:
@@ -42,7 +43,9 @@ class PostgresServer:
 
 @contextmanager
 def running_postgres() -> Iterator[PostgresServer]:
-    """A server until the end of the block; the test is skipped where PostgreSQL finds no user to run as."""
+    """A server until the end of the block.
+
+    The test is skipped where PostgreSQL finds no user to run as."""
     with tempfile.TemporaryDirectory(prefix="pg-") as name:
         folder = Path(name)
         extra: dict[str, Any] = {}

@@ -1,9 +1,10 @@
 """Answers within a promised time, on a machine that has other work too.
 
-The kernel counts for how long each thread waited for a CPU (``/proc/PID/task/TID/schedstat``). What the server's threads
-and this process waited while an answer was due is explained by the machine's load, and nothing else is: a server that
-works for long, sleeps or waits for a timeout is late by its own doing, and fails the test. Time that the host takes from
-a virtual machine (steal in ``/proc/stat``) counts as load.
+The kernel counts for how long each thread waited for a CPU (``/proc/PID/task/TID/schedstat``). What
+the server's threads and this process waited while an answer was due is explained by the machine's
+load, and nothing else is: a server that works for long, sleeps or waits for a timeout is late by
+its own doing, and fails the test. Time that the host takes from a virtual machine (steal in
+``/proc/stat``) counts as load.
 """
 
 import contextlib
@@ -37,7 +38,8 @@ def stolen_s() -> float:
 
 @contextlib.contextmanager
 def promptly(pid: int, what: object = "", *, limit_s: float = PROMISED_S) -> Iterator[None]:
-    """Fail when the block takes longer than promised and than waiting for CPUs, the server's and ours, explains."""
+    """Fail when the block takes longer than promised and than waiting for CPUs, the
+    server's and ours, explains."""
     pids = {pid, os.getpid()}
     before_s = sum(map(waited_for_cpu_s, pids)) + stolen_s()
     began = time.monotonic()

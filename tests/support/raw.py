@@ -1,4 +1,5 @@
-"""One request of ours, of any kind, on a connection of its own: what no client library would send."""
+"""One request of ours, of any kind, on a connection of its own: what no client
+library would send."""
 
 import socket
 import struct
@@ -22,7 +23,9 @@ def ask(port: int, message: Any, version: int, *, timeout_s: float = 60) -> Any:
 
 
 def receive(connection: socket.socket, size: int) -> bytes:
-    """So many bytes, or fewer where the server closes; MSG_WAITALL does not wait on a socket that has a timeout."""
+    """So many bytes, or fewer where the server closes.
+
+    MSG_WAITALL does not wait on a socket that has a timeout."""
     parts = bytearray()
     while len(parts) < size and (part := connection.recv(size - len(parts))):
         parts += part

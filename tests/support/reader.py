@@ -19,7 +19,8 @@ _ADDED = ((re.compile(r"^barnabas up(?!.*--port)"), "barnabas up --port 0 --zk-p
 
 
 class Reader:
-    """Types the commands of a page, with the addresses, folders and processes of this machine (``places``)."""
+    """Types the commands of a page, with the addresses, folders and processes of
+    this machine (``places``)."""
 
     def __init__(self, directory: Path, places: Mapping[str, str]) -> None:
         self.directory = directory
@@ -137,7 +138,8 @@ class Reader:
         else:
             output = self.run(command)
             assert missing(command, self.here, output) == [], f"{line}\n{output}"
-            if "barnabas server-stop" in line:  # as Kafka's, it does not wait for the end, which a person sees
+            # Like Kafka's, it does not wait for the end, which a person sees.
+            if "barnabas server-stop" in line:
                 name = line.split()[-1]
                 for terminal in self.terminals:
                     if terminal.line.endswith(f"server-start {name}"):
@@ -150,7 +152,8 @@ class Reader:
 
 
 class Terminal:
-    """A command that stays, and what it printed so far: in a file, which takes any number of lines."""
+    """A command that stays, and what it printed so far: in a file, which takes any
+    number of lines."""
 
     def __init__(self, line: str, directory: Path, environment: dict[str, str], number: int) -> None:
         self.line = line
@@ -165,7 +168,9 @@ class Terminal:
         return self._output.read_text()
 
     def await_lines(self, command: Command, here: Callable[[str], str]) -> None:
-        """Wait until it shows what the page does, of a server that it serves; what follows ^C comes at its end."""
+        """Wait until it shows what the page does, of a server that it serves.
+
+        What follows ^C comes at its end."""
         shown = list(takewhile(lambda line: not line.startswith("^C"), command.output))
         if re.search(r"barnabas (server-start|up)", command.line):
             shown.append("...started..." if "server-start" in command.line else "ready...")

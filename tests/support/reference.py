@@ -29,7 +29,8 @@ def apache_tool(
     main: str, *args: object, version: str = "3.9.1", text: str = "", timeout_s: float = 120
 ) -> subprocess.CompletedProcess[str]:
     """Run a Java main class of the distribution to its end."""
-    limit = ("--timeout", "60000") if main.endswith("ConsumerGroupCommand") else ()  # its own is 5 s, for a whole JVM
+    # Its own timeout is 5 s, too short for the start of a JVM.
+    limit = ("--timeout", "60000") if main.endswith("ConsumerGroupCommand") else ()
     command = apache_command("tool", "--version", version, main, *args, *limit)
     return subprocess.run(command, input=text, capture_output=True, text=True, timeout=timeout_s, check=False)
 
@@ -121,7 +122,9 @@ def _running(command: list[str], directory: Path, brokers: int) -> Iterator[Refe
 
 
 class KillableBroker:
-    """The single broker of a reference cluster, which can be killed and started again on its data. Ends with the ``with``."""
+    """The single broker of a reference cluster, which can be killed and started again on its data.
+
+    Ends with the ``with``."""
 
     def __init__(self, running: Reference) -> None:
         self._address = running.bootstrap
@@ -147,7 +150,9 @@ class KillableBroker:
             self._process.wait()
 
     def start(self) -> None:
-        """Start it, and wait until it listens; again if it ends, as long as ZooKeeper holds the session of the one before."""
+        """Start it, and wait until it listens.
+
+        Again if it ends, as long as ZooKeeper holds the session of the one before."""
 
         def listens() -> bool:
             if self._process is None or self._process.poll() is not None:

@@ -1,9 +1,10 @@
 """The reference's program, ``reference_program.py APACHE ARGUMENTS``, as the tests run it.
 
-Its servers have 240 s to listen: on two busy cores, three JVMs need more than the program's 60 s. Java starts as it does for
-programs that end before its optimizing compiler has paid for itself, and with an archive of classes where there is one
-(`support.class_archives`). And the servers stop in their order: the program stops
-ZooKeeper together with the brokers, which then wait for it, 15 s each.
+Its servers have 240 s to listen: on two busy cores, three JVMs need more than the program's
+60 s. Java starts as it does for programs that end before its optimizing compiler has paid for
+itself, and with an archive of classes where there is one (`support.class_archives`). And the
+servers stop in their order: the program stops ZooKeeper together with the brokers, which then
+wait for it, 15 s each.
 """
 
 import hashlib
@@ -46,7 +47,8 @@ def quick_options(version: str, main: str) -> list[str]:
 def stay(servers: "list[subprocess.Popen[bytes]]") -> None:
     """Wait for a signal, then stop the brokers and after them ZooKeeper.
 
-    Several brokers are killed: in an orderly stop, the last ones wait for others that could lead their partitions.
+    Several brokers are killed: in an orderly stop, the last ones wait for others that
+    could lead their partitions.
     """
     signals = [signal.SIGINT, signal.SIGTERM]
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)

@@ -1,4 +1,5 @@
-"""A registry of schemas with Confluent's answers to what clients ask: schemas by their ids, and ids of schemas of a subject."""
+"""A registry of schemas with Confluent's answers to what clients ask: schemas by their ids, and ids
+of schemas of a subject."""
 
 import contextlib
 import http.server
@@ -13,7 +14,9 @@ __all__ = ["RegistryForTests", "serving", "with_id"]
 
 
 class RegistryForTests:
-    """A registry on a free port that holds what it is given, and notes what it is asked; serves inside a ``with``."""
+    """A registry on a free port that holds what it is given, and notes what it is asked.
+
+    Serves inside a ``with``."""
 
     def __init__(self) -> None:
         self.schemas: dict[int, str] = {}
@@ -79,7 +82,8 @@ def serving(answer: bytes) -> Iterator[str]:
                 while True:
                     connection, _ = listening.accept()
                     with connection:
-                        _read_request(connection)  # what is not read when it is closed resets the connection
+                        # What is not read when it is closed resets the connection.
+                        _read_request(connection)
                         connection.sendall(answer)
 
         thread = threading.Thread(target=serve)

@@ -1,8 +1,9 @@
 """TCP relays between processes, to cut a network where it is wanted and to heal it.
 
-A cut holds bytes back in both directions, as a network does that loses packets: connections stay, new ones are taken
-by the kernel and hear nothing, and when it heals everything held goes on its way, the end of a connection too. A trickle
-lets answers through byte by byte: a server that is never silent, and never done.
+A cut holds bytes back in both directions, as a network does that loses packets: connections stay,
+new ones are taken by the kernel and hear nothing, and when it heals everything held goes on its
+way, the end of a connection too. A trickle lets answers through byte by byte: a server that is
+never silent, and never done.
 """
 
 import asyncio
@@ -41,7 +42,8 @@ class Relay:
         self._loop.close()
 
     def cut(self, held: Callable[[str], bool] = lambda _: True) -> None:
-        """Hold connections of the Kafka client ids for which ``held`` is true ("" while none was sent); by default all."""
+        """Hold connections of the Kafka client ids for which ``held`` is true ("" while none
+        was sent); by default all."""
         self._set(held)
 
     def trickle(self, byte_s: float) -> None:

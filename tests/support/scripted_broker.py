@@ -1,8 +1,10 @@
-"""A cluster of two brokers with one partition, whose answers to Fetch are scripted: a real TCP server on our own codec.
+"""A cluster of two brokers with one partition, whose answers to Fetch are scripted: a real TCP
+server on our own codec.
 
-Without a script it is honest, about the batches it was given. A script is a list of `Turn`s, one for each Fetch request
-in their order; the last one may be repeated. A turn gets the honest answer and gives another one, or bytes, or nothing: the
-connection is then closed. Other APIs are honest, and may be scripted in the same way.
+Without a script it is honest, about the batches it was given. A script is a list of `Turn`s, one
+for each Fetch request in their order; the last one may be repeated. A turn gets the honest answer
+and gives another one, or bytes, or nothing: the connection is then closed. Other APIs are honest,
+and may be scripted in the same way.
 """
 
 import copy
@@ -48,7 +50,9 @@ _WAIT_MS = 5
 
 
 def batch(first: int, last: int, *, offsets: Iterable[int] | None = None, **options: Any) -> bytes:
-    """A batch of records with these offsets, whose values are the offsets as text; ``last`` may be behind them."""
+    """A batch of records with these offsets, whose values are the offsets as text.
+
+    ``last`` may be behind them."""
     kept = list(range(first, last + 1) if offsets is None else offsets)
     data = build_batch([Record(each, _NOW_MS, None, b"%d" % each) for each in kept], base_offset=first, **options)
     if kept[-1] != last:

@@ -23,7 +23,9 @@ def barnabas(*args: object, text: str = "", timeout_s: float = 60) -> subprocess
 
 
 def command_of(pid: int) -> str:
-    """The command line of a process; "" where there is none. Systems give the pid of one that has ended to another one soon."""
+    """The command line of a process; "" where there is none.
+
+    Systems give the pid of one that has ended to another one soon."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
     except OSError:
@@ -47,7 +49,9 @@ class Up:
 
 @contextlib.contextmanager
 def up(directory: Path, *args: object, brokers: int = 1, preexec_fn: Callable[[], None] | None = None) -> Iterator[Up]:
-    """``barnabas up`` on free ports; stopped at the end, and its exit code checked. ``preexec_fn`` as in `subprocess`."""
+    """``barnabas up`` on free ports; stopped at the end, and its exit code checked.
+
+    ``preexec_fn`` as in `subprocess`."""
     ports = free_ports(brokers + 1, consecutive=True)
     command = [*BARNABAS, "up", "--brokers", str(brokers), "--port", str(ports[1]), "--zk-port", str(ports[0])]
     command += ["--data-dir", str(directory), *map(str, args)]
@@ -83,7 +87,9 @@ class Server:
         self.process.wait()
 
     def pause(self) -> None:
-        """Stop it in the middle of whatever it does; its connections stay, and the kernel takes new ones for it."""
+        """Stop it in the middle of whatever it does.
+
+        Its connections stay, and the kernel takes new ones for it."""
         self.process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:

@@ -1,8 +1,9 @@
-"""Operations on a broker beside a producer of one record each millisecond: what it waited, and what held the event loop.
+"""Operations on a broker beside a producer of one record each millisecond: what it waited, and
+what held the event loop.
 
-The longest answer time is the stall. What the broker's threads and the producer waited for a CPU in that time is explained
-by the machine's load (see `support.promptness`); the broker itself must not hold its event loop for 50 ms. It counts that,
-and logs it.
+The longest answer time is the stall. What the broker's threads and the producer waited for a CPU in
+that time is explained by the machine's load (see `support.promptness`); the broker itself must not
+hold its event loop for 50 ms. It counts that, and logs it.
 """
 
 import re
@@ -48,7 +49,8 @@ class Stalls:
     def during(self, name: str, work: Callable[[], object]) -> None:
         """Do something, and note the producer's longest wait."""
         pid = self.cluster.pids["0"]
-        waited_before_s = waited_for_cpu_s(pid) + stolen_s()  # the records since the next line wait from there on
+        # The records since the next line wait from there on.
+        waited_before_s = waited_for_cpu_s(pid) + stolen_s()
         self.pacer.since()
         cpu_before_s, began = cpu_s(pid), time.monotonic()
         work()
@@ -67,7 +69,8 @@ class Stalls:
         """What held the broker's event loop too long since the last call."""
         log = self.cluster.broker_log(0).read_text()
         new, self._read = log[self._read :], len(log)
-        # A thread that holds the interpreter and waits for a CPU is load, too. Work and collections are processor time.
+        # A thread that holds the interpreter and waits for a CPU is load, too. Work and
+        # collections are processor time.
         held = [
             f"{ms} ms, {worked} of them at work: {place}"
             for ms, place, worked in _HELD.findall(new)

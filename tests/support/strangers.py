@@ -1,8 +1,8 @@
 """Clients that run through everything that happens to a cluster and remember the answers.
 
-A producer remembers what was acknowledged, a group's member each record that it was given, in its order. Each kind is
-a program of others: librdkafka, kafka-python, Apache's VerifiableProducer and VerifiableConsumer. None is ever started
-again: that is for the test to see, in `failures`.
+A producer remembers what was acknowledged, a group's member each record that it was given, in its
+order. Each kind is a program of others: librdkafka, kafka-python, Apache's VerifiableProducer and
+VerifiableConsumer. None is ever started again: that is for the test to see, in `failures`.
 """
 
 import gc
@@ -23,9 +23,10 @@ from support.waiting import eventually
 
 LIMIT_S = 120
 KAFKA_PYTHON_POLL_MS = 5000
-"""For groups of kafka-python 3.0. When a poll times out in the millisecond in which the answer to its SyncGroup arrives, the
-member takes itself for joined and never takes its partitions: no poll, however often, brings it out of that state. Where
-polls of 200 ms were used, three members in a hundred stood still on a busy machine."""
+"""For groups of kafka-python 3.0. When a poll times out in the millisecond in which the answer to
+its SyncGroup arrives, the member takes itself for joined and never takes its partitions: no poll,
+however often, brings it out of that state. Where polls of 200 ms were used, three members in a
+hundred stood still on a busy machine."""
 
 
 class SteadyLoad(Load):
@@ -43,7 +44,8 @@ class SteadyLoad(Load):
 
 @dataclass
 class Member:
-    """The only member of a group: what it was given, as (partition, offset, number), in this order."""
+    """The only member of a group: what it was given, as (partition, offset, number),
+    in this order."""
 
     bootstrap: str
     topic: str
@@ -97,7 +99,8 @@ class KafkaPythonMember(Member):
     """Commits by itself every second."""
 
     def _run(self) -> None:
-        # What it logs has tracebacks, which keep its sockets alive until they complain outside of any test.
+        # What it logs has tracebacks, which keep its sockets alive until they
+        # complain outside of any test.
         logging.getLogger("kafka").setLevel(logging.CRITICAL + 1)
         consumer = kafka.KafkaConsumer(
             self.topic,
@@ -111,18 +114,23 @@ class KafkaPythonMember(Member):
             try:
                 polled = consumer.poll(KAFKA_PYTHON_POLL_MS)
             except kafka.errors.KafkaConnectionError:
-                continue  # now and then it raises what a broker's absence makes it log; the next poll goes on
+                # Now and then it raises what a broker's absence makes it log; the
+                # next poll goes on.
+                continue
             for messages in polled.values():
                 self.records += [(message.partition, message.offset, int(message.value)) for message in messages]
         consumer.close()
 
     def finish(self) -> None:
         super().finish()
-        gc.collect()  # it forgets sockets that could not connect: they complain now, in the test that made them
+        # The client forgets sockets that could not connect: they complain now, in
+        # the test that made them.
+        gc.collect()
 
 
 class JavaTool:
-    """A tool of Apache's that prints a line of JSON for everything that happens, until it is stopped."""
+    """A tool of Apache's that prints a line of JSON for everything that happens,
+    until it is stopped."""
 
     def __init__(self, main: str, directory: Path, *args: object, version: str = "3.9.1") -> None:
         self.name = f"{main}-{version}-{id(self)}"
@@ -214,7 +222,8 @@ def _progress(client: Load | JavaProducer | Member | JavaMember) -> int:
 
 
 def assert_each_once_in_order(member: Member | JavaMember, expected: list[tuple[int, int, int]]) -> None:
-    """A group was given all that stands in the topic, nothing twice, each partition in its order."""
+    """A group was given all that stands in the topic, nothing twice, each partition
+    in its order."""
     by_partition: dict[int, list[tuple[int, int]]] = {}
     for partition, offset, number in member.records:
         by_partition.setdefault(partition, []).append((offset, number))

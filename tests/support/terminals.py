@@ -1,4 +1,5 @@
-"""A command in this process whose standard output and error are a terminal, as `prepare_streams` prepares it."""
+"""A command in this process whose standard output and error are a terminal, as
+`prepare_streams` prepares it."""
 
 import os
 import pty

@@ -1,4 +1,5 @@
-"""A coordination server and three brokers, each a process of its own, for trials that kill, pause or cut them off."""
+"""A coordination server and three brokers, each a process of its own, for trials that
+kill, pause or cut them off."""
 
 import contextlib
 import json
@@ -33,7 +34,9 @@ class Trio:
         each: Mapping[int, Mapping[str, object]] | None = None,
         ports: list[int] | None = None,
     ) -> None:
-        """``settings`` are for all brokers, ``each`` has those of single ones; ``ports``: coordination's, brokers'."""
+        """``settings`` are for all brokers, ``each`` has those of single ones.
+
+        ``ports``: coordination's, brokers'."""
         self.directory = directory
         self.zk_port, *ports = ports or free_ports(1 + BROKERS)
         (directory / "zoo.cfg").write_text(
@@ -79,7 +82,9 @@ class Trio:
             server.start()
 
     def stop(self) -> None:
-        """End all four, the brokers first, as is right; those that are paused too, and not those stopped before."""
+        """End all four, the brokers first, as is right.
+
+        Those that are paused too, and not those stopped before."""
         for ending in self.at_end:
             ending()
         for servers in (self.brokers, [self.zookeeper]):
@@ -93,7 +98,9 @@ class Trio:
     # What clients see
 
     def create(self, topic: str, partitions: int = PARTITIONS, config: Mapping[str, str] | None = None) -> None:
-        """A topic with three replicas of each partition, once all brokers are there; returns when all are in sync."""
+        """A topic with three replicas of each partition, once all brokers are there.
+
+        Returns when all are in sync."""
 
         def created() -> bool:
             try:
@@ -211,9 +218,12 @@ class Epochs:
         return changed
 
     def state(self, partition: int) -> dict[str, Any]:
-        """The znode's "leader", "isr" and epochs as they are now; the last known while coordination does not answer."""
+        """The znode's "leader", "isr" and epochs as they are now.
+
+        The last known while coordination does not answer."""
         path = f"/brokers/topics/{self._topic}/partitions/{partition}/state"
-        with contextlib.suppress(KazooException):  # kazoo's own watches may lag behind a server that was away
+        # Kazoo's own watches may lag behind a server that was away.
+        with contextlib.suppress(KazooException):
             self._states[partition] = json.loads(self._client.get(path)[0])
         return self._states[partition]
 

@@ -1,4 +1,5 @@
-"""Standard input that is not a terminal, with lines that come while a test changes what they meet."""
+"""Standard input that is not a terminal, with lines that come while a test changes
+what they meet."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,5 @@
-"""What a user writes against the client, with all its types: type checkers find nothing in it, however strict."""
+"""What a user writes against the client, with all its types: type checkers find
+nothing in it, however strict."""
 
 import asyncio
 from collections.abc import Iterable
@@ -221,7 +222,8 @@ async def types_of_methods(consumer: AsyncConsumer[int, Order], producer: AsyncP
 
 
 async def what_type_checkers_refuse(consumer: AsyncConsumer[int, Order]) -> None:
-    """A comment that suppresses nothing is an error, so each of these lines is refused without it."""
+    """A comment that suppresses nothing is an error, so each of these lines is
+    refused without it."""
     Producer(SERVERS).send("orders", 5)  # type: ignore[arg-type]
     Producer(SERVERS, serializer=encode_number).send("orders", "text")  # type: ignore[arg-type]
     Consumer(SERVERS, deserializer=5)  # type: ignore[arg-type]

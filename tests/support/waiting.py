@@ -18,10 +18,11 @@ _NO_ANSWER = {
 
 
 def eventually(condition: Callable[[], T], *, timeout_s: float = 120, what: str = "") -> T:
-    """The first true value of ``condition``; fails when there is none in time, which is long: a machine may be slow and busy.
+    """The first true value of ``condition``.
 
-    A client that gets no answer, as while a server starts or a group's coordinator moves, has not seen the condition yet.
-    Other errors are errors.
+    Fails when there is none in time, which is long: a machine may be slow and busy. A client that
+    gets no answer, as while a server starts or a group's coordinator moves, has not seen the
+    condition yet. Other errors are errors.
     """
     end = time.monotonic() + timeout_s
     while True:

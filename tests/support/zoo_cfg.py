@@ -1,4 +1,5 @@
-"""One file zoo.cfg of the table of `support.zoo_cfg_table`, and the texts that many of them begin with."""
+"""One file zoo.cfg of the table of `support.zoo_cfg_table`, and the texts that many
+of them begin with."""
 
 from dataclasses import dataclass
 from pathlib import Path

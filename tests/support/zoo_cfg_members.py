@@ -1,4 +1,5 @@
-"""Files zoo.cfg for the table of `support.zoo_cfg_table`: alone or a member, of which ensemble: server lines, limits, myid, groups and dynamic files."""
+"""Files zoo.cfg for the table of `support.zoo_cfg_table`: alone or a member, of which ensemble:
+server lines, limits, myid, groups and dynamic files."""
 
 from support.zoo_cfg import ALONE, DATA, IMAGE_THREE, LIMITS, MEMBER, ONE, THREE, TWO, ZooCfg
 

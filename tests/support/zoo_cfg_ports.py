@@ -1,4 +1,5 @@
-"""Files zoo.cfg for the table of `support.zoo_cfg_table`: which ports clients connect to: clientPort, secureClientPort and the server lines."""
+"""Files zoo.cfg for the table of `support.zoo_cfg_table`: which ports clients connect to:
+clientPort, secureClientPort and the server lines."""
 
 from support.zoo_cfg import ALONE, DATA, IMAGE, IMAGE_THREE, LIMITS, ONE, THREE, ZooCfg
 

@@ -63,7 +63,8 @@ EDGE_PATHS = (
     "pipelines/",
     "testing/",
 )
-# Commands are programs, and Spark is everywhere in pipelines: both are edges, but for these modules, which decide.
+# Commands are programs, and Spark is everywhere in pipelines: both are edges, but for
+# these modules, which decide.
 DECIDING_IN_EDGES = {
     "cli/configs/changes.py",
     "cli/connection/suggestions.py",
@@ -99,10 +100,11 @@ DECIDING_IN_EDGES = {
     "pipelines/specification/row_steps.py",
     "pipelines/specification/templates.py",
 }
-# A subsystem has one edge. The controller has two: its event loop, and the queues of requests to each broker, which
-# Kafka calls ControllerChannelManager and which run beside the event loop. The cluster has two: the connections to
-# brokers, and the interpreter of steps, which uses them and the coordination client. That client has its connection,
-# and the same client for callers without an event loop. The coordination server has the ports for clients besides.
+# A subsystem has one edge. The controller has two: its event loop, and the queues of requests to
+# each broker, which Kafka calls ControllerChannelManager and which run beside the event loop. The
+# cluster has two: the connections to brokers, and the interpreter of steps, which uses them and the
+# coordination client. That client has its connection, and the same client for callers without an
+# event loop. The coordination server has the ports for clients besides.
 EDGES_OF_FOLDER = {
     "broker/cluster": 2,
     "broker/controller": 2,
@@ -111,13 +113,16 @@ EDGES_OF_FOLDER = {
     "coordination/zab": 2,
 }
 
-# Deciding code that still has a hand on the world. The list shrinks only: an entry that is no longer needed fails.
+# Deciding code that still has a hand on the world. The list shrinks only: an entry that
+# is no longer needed fails.
 IMPURE_SO_FAR: dict[str, set[str]] = {}
-# The assemblies start nothing, and give the edges what these work with. Handlers and messages are found by the names of their
-# modules; the coders of messages are written as source and compiled. A claim decides between an edge's thread and the event
-# loop. The path of a request reads an injected clock, because one event (an append, a frame) continues many requests there.
-# A member of an ensemble gives its roles the time of its injected clock, which they pass to what decides. The map of a
-# compaction hashes keys under a secret of the process, on which no decision depends. A cleaner in a process of its own has its files there.
+# The assemblies start nothing, and give the edges what these work with. Handlers and messages are
+# found by the names of their modules; the coders of messages are written as source and compiled. A
+# claim decides between an edge's thread and the event loop. The path of a request reads an injected
+# clock, because one event (an append, a frame) continues many requests there. A member of an
+# ensemble gives its roles the time of its injected clock, which they pass to what decides. The map
+# of a compaction hashes keys under a secret of the process, on which no decision depends. A cleaner
+# in a process of its own has its files there.
 PASSES_ON = {
     "base/record_times.py": {"import datetime"},  # to convert times that it is given
     "broker/apis/__init__.py": {"import importlib"},
@@ -125,7 +130,8 @@ PASSES_ON = {
     "broker/assembly.py": {"CoordinationClient", "Clock", "Coroutine", "InThread", "in_thread", "spawn"},
     "broker/replication/delayed_fetch.py": {"Clock"},
     "broker/requests/dispatch.py": {"Clock"},
-    "client/type_variables.py": {"import typing_extensions"},  # type checkers import it, and no program
+    # Type checkers import it, and no program.
+    "client/type_variables.py": {"import typing_extensions"},
     "coordination/server/assembly.py": {"Clock"},
     "log/compaction/offset_map.py": {"new_random"},
     "log/compaction/worker.py": {"OsFiles", "SystemClock"},
@@ -143,7 +149,8 @@ PASSES_ON = {
     "wire/kafka/writer_source.py": {"compile()", "exec()"},
 }
 
-# What deciding code may import besides this project: modules without time, chance, files, sockets and threads.
+# What deciding code may import besides this project: modules without time, chance,
+# files, sockets and threads.
 PURE_MODULES = {
     "__future__",
     "array",
@@ -218,11 +225,13 @@ MAX_FUNCTION_LINES = 60
 MAX_PARAMETERS = 10
 # These are to become smaller. The list shrinks only.
 OVERSIZED_SO_FAR: dict[str, set[str]] = {
-    # One short method for each operation of Kafka's Admin; the work is done in the modules that it calls.
+    # One short method for each operation of Kafka's Admin; the work is done in the
+    # modules that it calls.
     "client/admin/admin.py": {"Admin"},
 }
 
-# One name, one meaning. These names stand for the same thing in each of their modules, or are another project's own.
+# One name, one meaning. These names stand for the same thing in each of their modules, or
+# are another project's own.
 SHARED_NAMES = {
     "API": "each module of broker/apis describes its API under this name",
     "handle": "each module of broker/apis handles its API in this function",
@@ -287,7 +296,8 @@ def _is_pure(module_name: str) -> bool:
 
 
 def _is_impure_member(module_name: str, member: str) -> bool:
-    """Whether a pure module leads to what is not: its own such member, or another module that it imports."""
+    """Whether a pure module leads to what is not: its own such member, or another
+    module that it imports."""
     first = module_name.split(".")[0]
     if first == "barnabas":
         return False
@@ -308,7 +318,8 @@ def _impure_imports(node: ast.Import | ast.ImportFrom) -> set[str]:
     """What an import gives that only an edge may have."""
     names = {alias.name for alias in node.names}
     if isinstance(node, ast.Import):
-        # A module of this project is not imported whole, because its members could be reached by any name then.
+        # A module of this project is not imported whole, because its members could be
+        # reached by any name then.
         return {f"import {name}" for name in names if not _is_pure(name) or name.split(".")[0] == "barnabas"}
     source = node.module or ""
     if node.level:
@@ -355,19 +366,22 @@ def _impure_getattr(name: ast.expr) -> set[str]:
 
 @pytest.mark.parametrize("path", [path for path in MODULES if not is_edge(path)], ids=name_of)
 def test_deciding_code_has_no_hand_on_the_world(path: Path) -> None:
-    """A module that is not an edge does not await, spawn, or use threads, clocks, files or the coordination client."""
+    """A module that is not an edge does not await, spawn, or use threads, clocks, files or
+    the coordination client."""
     name = name_of(path)
     assert world_uses(tree(path)) == (PASSES_ON | IMPURE_SO_FAR).get(name, set())
 
 
 @pytest.mark.parametrize("path", [path for path in MODULES if path.name in EDGE_NAMES], ids=name_of)
 def test_what_is_called_an_edge_is_one(path: Path) -> None:
-    """A reader may take a module of another name for deciding code, and one of these names for I/O."""
+    """A reader may take a module of another name for deciding code, and one of these
+    names for I/O."""
     assert world_uses(tree(path))
 
 
 def test_what_decides_in_pipelines_is_listed() -> None:
-    """A module that needs nothing of the world stays so; packages and what programs import have no code of their own."""
+    """A module that needs nothing of the world stays so; packages and what programs import
+    have no code of their own."""
     rooms = [path for path in MODULES if name_of(path).count("/") > 1 and name_of(path).startswith("pipelines/")]
     deciding = {name_of(path) for path in rooms if path.name != "__init__.py" and not world_uses(tree(path))}
     assert deciding == {each for each in DECIDING_IN_EDGES if each.startswith("pipelines/")}
@@ -437,12 +451,14 @@ import logging.config
     ],
 )
 def test_the_purity_check_sees_through_other_names(source: str, found: set[str]) -> None:
-    """An alias, an import inside a function, or the way through another module does not hide what code may reach."""
+    """An alias, an import inside a function, or the way through another module does not
+    hide what code may reach."""
     assert world_uses(ast.parse(source)) == found
 
 
 def definitions(path: Path) -> set[str]:
-    """What others may import from a module: what it binds, what it names in __all__ and is no module, a package's modules."""
+    """What others may import from a module: what it binds, what it names in __all__ and is no
+    module, a package's modules."""
     names: set[str] = set()
     modules: set[str] = set()
     for node in ast.walk(tree(path)):
@@ -513,7 +529,8 @@ def test_imports_run_down_the_layers_only() -> None:
 
 
 def test_one_module_of_the_commands_imports_others_by_computed_names() -> None:
-    """An import that import-linter cannot see could run upward or in a circle: the table of commands has the only one."""
+    """An import that import-linter cannot see could run upward or in a circle: the table of
+    commands has the only one."""
     hidden = {name_of(path) for path in (PACKAGE / "cli").rglob("*.py") if "import importlib" in world_uses(tree(path))}
     assert hidden == {"cli/commands.py"}
 
@@ -529,7 +546,8 @@ def import_graph() -> dict[str, set[str]]:
             if isinstance(node, ast.Import):
                 imported |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-                # "from package import module" imports the module; "from module import name" the module alone.
+                # "from package import module" imports the module; "from module
+                # import name" the module alone.
                 candidates = {f"{node.module}.{alias.name}" for alias in node.names}
                 imported |= (candidates & modules.keys()) or {node.module}
         imported.intersection_update(modules)
@@ -586,13 +604,15 @@ PIPELINE_MODULES = {"errors", "flows", "packages", "session", "source", "trial"}
 
 
 def test_pipelines_are_rooms() -> None:
-    """A new module goes into a room; beside the rooms stands only what programs import, and what all rooms use."""
+    """A new module goes into a room; beside the rooms stands only what programs
+    import, and what all rooms use."""
     assert {path.stem for path in (PACKAGE / "pipelines").glob("*.py")} == PIPELINE_MODULES | {"__init__"}
 
 
 @pytest.mark.parametrize("folder", rooms(), ids=name_of)
 def test_a_room_names_its_counterpart(folder: Path) -> None:
-    """Its docstring leads a reader who knows Kafka's, ZooKeeper's or Spark's classes to the right place."""
+    """Its docstring leads a reader who knows Kafka's, ZooKeeper's or Spark's classes
+    to the right place."""
     text = ast.get_docstring(tree(folder / "__init__.py")) or ""
     assert any(system in text for system in ("Kafka", "ZooKeeper", "Spark"))
     assert re.search(r"[A-Z][a-z]+[A-Z]\w+", text.replace("ZooKeeper", "")), "name a class of the counterpart"
@@ -624,7 +644,8 @@ def defined_twice(modules: dict[str, ast.Module]) -> dict[str, list[str]]:
 
 
 def test_a_public_name_has_one_meaning() -> None:
-    """It is defined in one module, but for the pairs and families above; one that is settled leaves the list."""
+    """It is defined in one module, but for the pairs and families above; one that is
+    settled leaves the list."""
     found = defined_twice({name_of(path): tree(path) for path in MODULES if "messages" not in path.parts})
     assert set(SHARED_NAMES) - found.keys() == set()
     pairs = {name: paths for name, paths in found.items() if name not in SHARED_NAMES}
@@ -675,7 +696,8 @@ def oversized(module: ast.Module) -> dict[str, str]:
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_nothing_outgrows_a_readers_patience(path: Path) -> None:
-    """Modules, classes, functions and constructors have limits (message declarations aside, which are lists)."""
+    """Modules, classes, functions and constructors have limits (message declarations
+    aside, which are lists)."""
     if "messages" in path.parts:
         return
     assert len(path.read_text().splitlines()) <= MAX_MODULE_LINES
@@ -693,7 +715,9 @@ def test_the_size_check_sees_what_it_forbids() -> None:
 
 
 def fields_given(tree: ast.AST) -> Iterator[tuple[str, int]]:
-    """The kinds that `new_tuple` makes in a module, and with how many fields; -1 where that cannot be seen."""
+    """The kinds that `new_tuple` makes in a module, and with how many fields.
+
+    -1 where that cannot be seen."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "new_tuple":
             kind, fields = node.args
@@ -731,6 +755,7 @@ def test_every_test_has_a_docstring_that_says_what_it_checks() -> None:
 
 
 def test_every_module_of_tests_has_a_name_of_its_own() -> None:
-    """pytest cannot collect two modules of one name in one run, as ``pytest`` without arguments would."""
+    """pytest cannot collect two modules of one name in one run, as ``pytest``
+    without arguments would."""
     counts = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
     assert [name for name, count in counts.items() if count > 1] == []

@@ -142,7 +142,8 @@ def test_appended_parts_stand_in_order_and_are_read_back(tmp_path) -> None:
     ],
 )
 def test_every_error_of_the_file_system_names_its_path(tmp_path: Path, fail: Callable[[OsFiles, str], object]) -> None:
-    """Calls on a descriptor do not know it, and a directory in the place of a file is noticed by the first read."""
+    """Calls on a descriptor do not know it, and a directory in the place of a file is
+    noticed by the first read."""
     folder = tmp_path / "folder-of-this-test"
     folder.mkdir()
     (folder / "file").touch()

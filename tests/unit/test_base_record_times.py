@@ -58,7 +58,8 @@ def test_each_time_has_a_text_of_one_length(time: int | None, text: str) -> None
 
 @given(ANY_TIME, ZONES)
 def test_no_time_and_no_zone_ends_with_an_error(time: int, zone: timezone) -> None:
-    """At the begin of the year 1 and the end of 9999 a zone's offset leads out of what Python holds."""
+    """At the begin of the year 1 and the end of 9999 a zone's offset leads out of
+    what Python holds."""
     assert len(time_as_text(time, zone)) == 23
     when = time_in_zone(time, zone)
     assert when is None or when == datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=time)
@@ -82,7 +83,8 @@ def test_a_record_with_a_time_in_microseconds_is_shown() -> None:
 
 
 def test_a_time_before_1970_is_searched_as_the_first_one() -> None:
-    """A negative number would mean an end of the log: -1 is the millisecond before 1970, and the latest offset."""
+    """A negative number would mean an end of the log: -1 is the millisecond before
+    1970, and the latest offset."""
     last_of_1969 = datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
     assert searched_ms(last_of_1969) == 0
     assert parse_time_ms("1969-12-31T23:59:59.999", last_of_1969, "--to") == 0

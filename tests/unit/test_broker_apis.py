@@ -1,4 +1,5 @@
-"""The table of APIs: what is registered can be dispatched, advertised and answered with an error."""
+"""The table of APIs: what is registered can be dispatched, advertised and answered
+with an error."""
 
 import subprocess
 import sys

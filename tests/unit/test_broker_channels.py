@@ -1,4 +1,5 @@
-"""Requests between brokers over real sockets: versions, order, timeouts, broken connections, ourselves."""
+"""Requests between brokers over real sockets: versions, order, timeouts, broken
+connections, ourselves."""
 
 import asyncio
 import struct
@@ -134,7 +135,8 @@ def test_a_silent_peer_times_out_and_loses_its_connection() -> None:
     """A late answer must not be taken for that of a later request."""
 
     async def test(channels: Channels, peer: Peer) -> None:
-        await channels.send(1, update())  # the timeout below is of the answer, not of connecting on a busy machine
+        # The timeout below is of the answer, not of connecting on a busy machine.
+        await channels.send(1, update())
         peer.reply = lambda connection, version, correlation_id: None
         with pytest.raises(ChannelError, match="did not answer"):
             await channels.send(1, update(), timeout_ms=50)

@@ -1,4 +1,5 @@
-"""LeaderAndIsr, StopReplica and UpdateMetadata: epochs, roles, deletion; and what dispatch does with bad requests."""
+"""LeaderAndIsr, StopReplica and UpdateMetadata: epochs, roles, deletion; and what
+dispatch does with bad requests."""
 
 from pathlib import Path
 

@@ -148,7 +148,8 @@ def test_what_cannot_be_appended_is_an_error_of_its_partition(broker: DataPath) 
 
 
 def test_refused_records_are_named_by_their_index(broker: DataPath) -> None:
-    """From version 8 on a producer hears which records of its batch were wrong; those without a key, those of tomorrow."""
+    """From version 8 on a producer hears which records of its batch were wrong; those without
+    a key, those of tomorrow."""
     log = broker.lead("t").log
     log.configure(LogConfig({"cleanup.policy": "compact", "message.timestamp.after.max.ms": "1000"}))
     records = [Record(n, START_MS, None if n in (1, 3) else b"k", b"v") for n in range(5)]
@@ -165,7 +166,8 @@ def test_refused_records_are_named_by_their_index(broker: DataPath) -> None:
 
 
 def test_an_idempotent_batch_is_appended_once_and_gaps_are_refused(broker: DataPath) -> None:
-    """A repeated batch gets the offset it had; a later sequence number than the next is out of order."""
+    """A repeated batch gets the offset it had; a later sequence number than the next
+    is out of order."""
     broker.lead("t")
     wire = broker.connect()
     first = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0}
@@ -291,7 +293,8 @@ def test_leader_epochs_fence_both_ways(broker: DataPath) -> None:
 
 
 def test_a_reader_whose_log_left_ours_hears_where(broker: DataPath) -> None:
-    """The answer to a fetch beyond the end of its last epoch names the epoch that is common, and its end."""
+    """The answer to a fetch beyond the end of its last epoch names the epoch that is
+    common, and its end."""
     broker.lead("t", epoch=1)
     wire = broker.connect()
     produce(wire, batch(b"a"))
@@ -330,7 +333,8 @@ def fetch_of(*asked: tuple[str, int]) -> FetchRequest:
 def test_a_zstd_topic_is_refused_to_versions_that_do_not_know_the_codec(
     broker: DataPath, version: int, error: ErrorCode
 ) -> None:
-    """Only the topic's compression.type counts: with ``producer`` zstd batches leave as they are."""
+    """Only the topic's compression.type counts: with ``producer`` zstd batches leave
+    as they are."""
     broker.configs["t"] = LogConfig({"compression.type": "zstd"})
     for topic in ("t", "u"):
         broker.lead(topic)
@@ -342,7 +346,8 @@ def test_a_zstd_topic_is_refused_to_versions_that_do_not_know_the_codec(
 
 
 def test_an_answer_has_the_order_of_the_request_and_unknown_partitions_at_its_end(broker: DataPath) -> None:
-    """A topic that the request names twice is twice in the answer; neighbours of one topic are together."""
+    """A topic that the request names twice is twice in the answer; neighbours of one
+    topic are together."""
     for topic, index in (("t", 0), ("t", 1), ("u", 0)):
         broker.lead(topic, index)
     response = broker.connect().ask(fetch_of(("none", 0), ("t", 1), ("u", 0), ("t", 0), ("t", 9)), 12)
@@ -388,7 +393,8 @@ def test_offsets_are_listed_by_place_and_by_time(broker: DataPath) -> None:
 
 
 def test_the_end_is_not_known_until_the_new_leaders_watermark_reaches_its_epoch(broker: DataPath) -> None:
-    """Right after an election clients are asked to come back, instead of an offset that goes back."""
+    """Right after an election clients are asked to come back, instead of an offset
+    that goes back."""
     broker.lead("t", replicas=(0, 1), isr=(0, 1))
     wire = broker.connect()
     produce(wire, batch(b"a"))
@@ -461,7 +467,8 @@ def test_versions_are_advertised_as_they_are_dispatched(broker: DataPath) -> Non
 
 
 def test_a_follower_serves_only_readers_that_may_read_from_followers(broker: DataPath) -> None:
-    """A broker that follows turns producers away and keeps its log; consumers with KIP-392 may read it."""
+    """A broker that follows turns producers away and keeps its log; consumers with
+    KIP-392 may read it."""
     broker.lead("t", replicas=(0, 1), isr=(0,))
     wire = broker.connect()
     produce(wire, batch(b"a"))

@@ -34,7 +34,8 @@ def describe(wire: Wire, topic: str, *partitions: int) -> list[PartitionResponse
 
 
 def test_each_producer_is_described_with_its_last_batch(broker: DataPath) -> None:
-    """Epoch, last sequence, time; -1 for the coordinator and the transaction that there are none of."""
+    """Epoch, last sequence, time; -1 for the coordinator and the transaction that
+    there are none of."""
     broker.lead("t")
     wire = broker.connect()
     assert describe(wire, "t", 0)[0].active_producers == []

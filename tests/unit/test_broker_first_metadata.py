@@ -57,7 +57,8 @@ def names(answer: Any) -> list[str]:
 
 
 def test_metadata_waits_for_the_controllers_first_update(broker: DataPath) -> None:
-    """librdkafka takes an answer without brokers for a partial one and does not ask again for minutes."""
+    """librdkafka takes an answer without brokers for a partial one and does not ask
+    again for minutes."""
     client, controller = broker.connect(), broker.connect()
     client.post(MetadataRequest(topics=[]), 12)
     assert client.answer() is None
@@ -76,7 +77,8 @@ def test_metadata_is_answered_after_a_while_even_without_news(broker: DataPath) 
 
 
 def test_a_broker_with_logs_lists_topics_once_their_partitions_have_come(broker: DataPath) -> None:
-    """A new controller sends the live brokers first: a list without topics would say that all were deleted."""
+    """A new controller sends the live brokers first: a list without topics would say
+    that all were deleted."""
     broker.metadata.expect(["a", "b"])
     client, other, controller = broker.connect(), broker.connect(), broker.connect()
     controller.ask(update(), 8)
@@ -139,7 +141,8 @@ def test_configurations_of_topics_wait_until_these_are_known(broker: DataPath, m
 
 
 def test_any_partition_may_exist_until_the_metadata_is_loaded(broker: DataPath) -> None:
-    """Until then reads and writes are answered with NOT_LEADER_OR_FOLLOWER, after which every client asks again."""
+    """Until then reads and writes are answered with NOT_LEADER_OR_FOLLOWER, after which
+    every client asks again."""
     metadata, controller = broker.metadata, broker.connect()
     metadata.expect(["a"])
     controller.ask(update(), 8)

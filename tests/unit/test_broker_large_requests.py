@@ -1,4 +1,5 @@
-"""Requests that name very much are decoded, served and answered in slices, in the order of their connection."""
+"""Requests that name very much are decoded, served and answered in slices, in the
+order of their connection."""
 
 import struct
 from collections import Counter
@@ -66,7 +67,8 @@ def list_offsets() -> ListOffsetsRequest:
 def test_a_large_request_gives_way_and_its_connection_waits_for_its_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Other connections are served between its slices; its own connection is paused, then goes on."""
+    """Other connections are served between its slices; its own connection is paused,
+    then goes on."""
     broker = DataPath(tmp_path)
     broker.lead("t")
     large, other = broker.connect(), broker.connect()
@@ -153,7 +155,9 @@ def test_a_metadata_request_that_names_far_more_topics_than_there_are_is_not_dec
 def test_a_request_too_large_for_its_api_is_refused_when_its_first_bytes_have_come(
     tmp_path: Path, key: ApiKey, versions: range, error: ErrorCode
 ) -> None:
-    """With the API's own answer, in any version; also where it comes whole. The connection stays."""
+    """With the API's own answer, in any version; also where it comes whole.
+
+    The connection stays."""
     broker = DataPath(tmp_path)
     broker.serve(("join_group", "sync_group", "list_offsets"))
     client = broker.connect()
@@ -290,7 +294,8 @@ def test_what_a_large_produce_request_carries_is_appended_in_slices(
 def test_records_that_are_committed_while_others_of_their_request_are_appended_count_as_acknowledged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The follower has the first partition's record before the last partition's is appended; no fetch follows that."""
+    """The follower has the first partition's record before the last partition's is
+    appended; no fetch follows that."""
     broker = DataPath(tmp_path)
     first, last = (broker.lead("t", index, replicas=(0, 1), isr=(0, 1)) for index in (0, PARTITIONS))
     client = broker.connect()
@@ -425,7 +430,8 @@ def test_what_a_large_fetch_asks_for_and_its_answer_are_made_in_slices(
 
 @pytest.mark.parametrize("name", LARGE_REQUESTS)
 def test_every_step_of_a_large_request_gives_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Decoding it, serving it and encoding its answer: what a reader or a writer makes in one step is the most."""
+    """Decoding it, serving it and encoding its answer: what a reader or a writer makes
+    in one step is the most."""
     message, version, is_right = LARGE_REQUESTS[name]
     broker = DataPath(tmp_path)
     broker.lead("t")
@@ -444,7 +450,8 @@ def test_every_step_of_a_large_request_gives_way(tmp_path: Path, monkeypatch: py
 def test_a_large_fetch_that_waits_reads_again_only_what_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, appended: str
 ) -> None:
-    """Of a session of 600 partitions, one gets a record: between two slices, while the fetch waits, or not at all."""
+    """Of a session of 600 partitions, one gets a record: between two slices, while the
+    fetch waits, or not at all."""
     partitions = 600
     broker = DataPath(tmp_path)
     for index in range(partitions):
@@ -486,7 +493,8 @@ def test_a_large_fetch_that_waits_reads_again_only_what_changed(
 
 @pytest.mark.parametrize("ending", ["followed", "died"])
 def test_records_of_many_partitions_are_deleted_when_no_live_follower_has_them(tmp_path: Path, ending: str) -> None:
-    """Each partition is looked at when it changes, and all of them when other brokers live than before."""
+    """Each partition is looked at when it changes, and all of them when other
+    brokers live than before."""
     broker = DataPath(tmp_path)
     broker.metadata.update(UpdateMetadataRequest(live_brokers=[UpdateMetadataBroker(id=0), UpdateMetadataBroker(id=1)]))
     partitions = [broker.lead("t", index, replicas=(0, 1), isr=(0,)) for index in range(3)]

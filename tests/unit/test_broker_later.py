@@ -1,4 +1,5 @@
-"""Answers that wait for others: they come once, by their time, and leave nothing behind that waits."""
+"""Answers that wait for others: they come once, by their time, and leave nothing
+behind that waits."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -56,7 +57,9 @@ class Waiting:
 
 @pytest.mark.parametrize("nested", [False, True])
 def test_no_timer_is_left_when_the_work_has_answered(nested: bool) -> None:
-    """Nor a second answer at its time. Work that begins other work for the request has one timer with it."""
+    """Nor a second answer at its time.
+
+    Work that begins other work for the request has one timer with it."""
     waiting = Waiting(lambda request: request.reply("done"), nested=nested)
     assert waiting.timers_left() == 1
     waiting.go_on()
@@ -65,7 +68,8 @@ def test_no_timer_is_left_when_the_work_has_answered(nested: bool) -> None:
 
 
 def test_no_timer_is_left_when_the_answer_comes_after_the_work() -> None:
-    """A topic is written, and answered when the metadata shows it: thousands of its settings are not kept until the timeout."""
+    """A topic is written, and answered when the metadata shows it: thousands of its settings are
+    not kept until the timeout."""
     waiting = Waiting(lambda _: None)
     waiting.go_on()
     assert waiting.timers_left() == 1
@@ -76,7 +80,8 @@ def test_no_timer_is_left_when_the_answer_comes_after_the_work() -> None:
 
 
 def test_an_answer_that_does_not_come_in_time_is_request_timed_out() -> None:
-    """With some grace for the work's own timeout, which can say more; the work goes on without a second answer."""
+    """With some grace for the work's own timeout, which can say more; the work goes on
+    without a second answer."""
     waiting = Waiting(lambda request: reply_once(request, "late"))
     waiting.timers.advance(TIMEOUT_MS + GRACE_MS - 1)
     assert waiting.answers == []

@@ -1,4 +1,5 @@
-"""Records of topics that open every batch: long checks and conversions are made beside the event loop, short ones at once."""
+"""Records of topics that open every batch: long checks and conversions are made beside the event
+loop, short ones at once."""
 
 import gc
 import tracemalloc
@@ -35,7 +36,9 @@ SMALL = [Record(number, 1000, b"k%d" % number, b"v" * 100) for number in range(1
 
 
 class Topic:
-    """A topic that one broker leads, and a producer. Work beside the loop waits until the test does it."""
+    """A topic that one broker leads, and a producer.
+
+    Work beside the loop waits until the test does it."""
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str]) -> None:
         self.broker = DataPath(directory)
@@ -91,7 +94,9 @@ def test_a_long_check_is_made_beside_the_event_loop_and_only_there(
     codec: CompressionType,
     records: list[Record],
 ) -> None:
-    """However few bytes a batch has on the wire. The connection waits; the batch is appended as the topic asks for it."""
+    """However few bytes a batch has on the wire.
+
+    The connection waits; the batch is appended as the topic asks for it."""
     topic = Topic(tmp_path, monkeypatch, settings)
     topic.produce(build_batch(records, compression=codec))
     assert topic.client.is_paused
@@ -155,7 +160,8 @@ def test_a_long_check_of_a_topic_that_asks_for_nothing_is_made_beside_the_event_
 def test_junk_is_refused_and_the_producer_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: CompressionType, is_large: bool
 ) -> None:
-    """Little of it at once, much of it beside the loop where the codec is slow; consumers see nothing of it."""
+    """Little of it at once, much of it beside the loop where the codec is slow;
+    consumers see nothing of it."""
     topic = Topic(tmp_path, monkeypatch, {})
     topic.produce(with_body(b"this is no compressed body" * (20_000 if is_large else 3), codec))
     assert bool(topic.beside) == (is_large and codec in (CompressionType.GZIP, CompressionType.ZSTD))
@@ -209,7 +215,8 @@ def test_a_topic_may_leave_compressed_batches_unopened(
 def test_answers_keep_their_order_while_the_first_request_is_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A connection is read on when its request is answered, so a short check does not overtake a long one."""
+    """A connection is read on when its request is answered, so a short check does
+    not overtake a long one."""
     topic = Topic(tmp_path, monkeypatch, {})
     topic.produce(build_batch(MANY, compression=CompressionType.LZ4))
     assert topic.client.is_paused
@@ -280,7 +287,8 @@ def test_a_leader_that_lost_the_leadership_during_a_check_appends_nothing(
 def test_a_refused_batch_keeps_nothing_of_what_it_was_unpacked_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither until its answer nor after it: the error holds no frames, and waits for no collection of garbage."""
+    """Neither until its answer nor after it: the error holds no frames, and waits for
+    no collection of garbage."""
     topic = Topic(tmp_path, monkeypatch, COMPACTED)
     bomb = build_batch([Record(0, 1000, None, bytes(8 << 20))], compression=CompressionType.GZIP)
     gc.collect()

@@ -1,4 +1,5 @@
-"""Produce requests that arrive together are appended and answered together, as if each had come alone."""
+"""Produce requests that arrive together are appended and answered together, as if
+each had come alone."""
 
 import contextlib
 import errno
@@ -67,7 +68,8 @@ versions = st.integers(3, 13)
 topics = st.sampled_from(["t"] * 10 + [*TOPICS, "indexed", "missing", "__consumer_offsets"])
 producers = st.one_of(
     st.just((-1, -1, -1)),
-    st.tuples(st.sampled_from([7, 7, 7, 8]), st.sampled_from([0, 0, 0, 0, 1]), st.none()),  # the next sequence
+    # The next sequence.
+    st.tuples(st.sampled_from([7, 7, 7, 8]), st.sampled_from([0, 0, 0, 0, 1]), st.none()),
     st.tuples(st.just(7), st.sampled_from([0, 0, 1, -1]), st.integers(-1, 6)),
 )
 batches = st.fixed_dictionaries(
@@ -248,7 +250,8 @@ class Run:
             if self.producer.is_closed or self.producer.is_paused:
                 self.producer = self.broker.connect()
             self.deliver(b"".join(what))
-            self.follow_all()  # or only the fast path's follower would have what came behind records that wait
+            # Otherwise only the fast path's follower would have what came behind records that wait.
+            self.follow_all()
         elif kind == "fetch":
             if self.consumer.is_paused:
                 self.consumer.close()
@@ -264,7 +267,8 @@ class Run:
         return self.seen()
 
     def follow(self, topic: str, offset: int | None = None, index: int | None = None) -> None:
-        """The follower of a replicated topic has all before an offset of a partition, or before the end of each."""
+        """The follower of a replicated topic has all before an offset of a partition,
+        or before the end of each."""
         wanted = []
         for each in range(PARTITIONS.get(topic, 1)) if index is None else [index]:
             log = self.broker.replicas.get(TopicPartition(topic, each)).log
@@ -282,7 +286,9 @@ class Run:
             self.follow(topic)
 
     def deliver(self, frames: bytes, *, is_followed: bool = True) -> None:
-        """As a connection does it. What waits for a follower is followed at once, or ends the delivery."""
+        """As a connection does it.
+
+        What waits for a follower is followed at once, or ends the delivery."""
         data, position, wire = memoryview(bytearray(frames)), 0, self.producer
         while not wire.is_closed:
             if wire.is_paused and is_followed:
@@ -454,7 +460,8 @@ def directory() -> Path:
 def test_requests_together_leave_what_each_alone_leaves(
     directory: Path, has_records: bool, plan: list[tuple[str, object]]
 ) -> None:
-    """Usual and hostile requests, at every version, in topics of every kind; alone they are read by the general decoder."""
+    """Usual and hostile requests, at every version, in topics of every kind; alone they are
+    read by the general decoder."""
     runs = []
     for name in ("fast", "slow"):
         shutil.rmtree(directory / name, ignore_errors=True)
@@ -514,13 +521,15 @@ NAMES = {topic_id: topic for topic, topic_id in IDS.items()}
 @given(st.lists(st.one_of(usual_requests, requests, several_partitions, odd_partitions), min_size=1, max_size=4))
 @settings(max_examples=300, deadline=None)
 def test_all_readers_find_the_same_in_a_request(wanted: list[dict]) -> None:
-    """From templates, part by part and decoded: what a reader does not leave is equal, and so is the answer to it."""
+    """From templates, part by part and decoded: what a reader does not leave is equal,
+    and so is the answer to it."""
     templates, encoder = Templates(NAMES.get), Encoder()
     for request in wanted:
         first = memoryview(encoder.frame(request))[4:]
         # The second one comes from the template that the first one has left, if it has left one.
         for frame in (first, memoryview(encoder.frame(request))[4:]):
-            data = memoryview(bytes(frame) + b"\0\0\1\0\0\0")  # another one follows, and has not come whole
+            # Another one follows, and has not come whole.
+            data = memoryview(bytes(frame) + b"\0\0\1\0\0\0")
             parts = read_parts(data, 0, len(frame), range(3, 14), NAMES.get)
             from_template = templates.read(data, 0, len(frame))
             if parts is not None or from_template is not None:
@@ -620,7 +629,8 @@ FIRST_RECORDS = [("together", [{**USUAL, "version": 7, "parts": PARTS}])]
 @pytest.mark.parametrize("version", range(3, 14))
 @pytest.mark.parametrize("acks", [0, 1, -1])
 def test_requests_that_came_together_are_served_fast_in_one_write(tmp_path: Path, version: int, acks: int) -> None:
-    """Plain, compressed, of idempotent producers and of others: after the first batch of a segment."""
+    """Plain, compressed, of idempotent producers and of others: after the first
+    batch of a segment."""
     run, encoder = Run(tmp_path, is_fast=True), Encoder()
     run.step("together", [encoder.frame({**USUAL, "version": version})])
     run.served_fast = 0
@@ -636,7 +646,9 @@ def test_requests_that_came_together_are_served_fast_in_one_write(tmp_path: Path
 
 
 def test_batches_for_a_compacted_topic_share_a_write_if_their_records_have_keys(tmp_path: Path) -> None:
-    """Plain and compressed, of one record and of many. Those without keys are refused, and a bomb is opened in a thread."""
+    """Plain and compressed, of one record and of many.
+
+    Those without keys are refused, and a bomb is opened in a thread."""
     run, encoder = Run(tmp_path, is_fast=True), Encoder()
 
     def send(*changes: dict) -> list[int]:
@@ -685,7 +697,8 @@ def several(version: int, parts: list[tuple[str, int]], acks: int = 1) -> dict:
 
 
 def partition_answers(wire: Wire, version: int) -> list[tuple[int, list[tuple[str, int, int, int]]]]:
-    """Of each answer the correlation id, and each partition's topic, index, error code and base offset."""
+    """Of each answer the correlation id, and each partition's topic, index, error
+    code and base offset."""
     names = {topic_id: topic for topic, topic_id in IDS.items()}
     found = []
     for frame in frames_in(wire):
@@ -788,7 +801,8 @@ def test_partitions_that_are_not_acknowledged_are_named_as_in_the_general_path(
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
 def test_a_write_that_fails_is_answered_for_its_partition(tmp_path: Path, acks: int) -> None:
-    """The others have their records once; with acks 0 the connection ends behind the answers before it."""
+    """The others have their records once; with acks 0 the connection ends behind the
+    answers before it."""
     run, encoder = with_records(tmp_path)
     segment = run.broker.replicas.get(TopicPartition("indexed", 0)).log.segments.active
     segment._open_files._open[segment.path] = ShortOfDescriptors(segment.file)
@@ -826,7 +840,8 @@ def test_a_log_dir_that_fails_between_two_partitions_takes_the_second_and_what_i
 
 
 def test_a_batch_that_is_refused_holds_up_no_other(tmp_path: Path) -> None:
-    """Neither in its request nor behind it; those of its partition that came together are two writes then."""
+    """Neither in its request nor behind it; those of its partition that came
+    together are two writes then."""
     run, encoder = with_records(tmp_path)
     wrong = several(9, [("t", 0), ("t", 1)])
     wrong["parts"][1] = ("t", 1, {**USUAL_BATCH, "header": (57, b"\0\0\0\3")})
@@ -855,7 +870,9 @@ def test_a_frame_of_another_api_behind_a_produce_request_writes_nothing(tmp_path
 
 
 def test_a_request_for_very_many_records_in_several_partitions_is_appended_in_slices(tmp_path: Path) -> None:
-    """And answered by itself. What came behind it is served in the next call, and everything is appended in order."""
+    """And answered by itself.
+
+    What came behind it is served in the next call, and everything is appended in order."""
     run, encoder = with_records(tmp_path)
     many = {**USUAL_BATCH, "values": [b""] * 1_900}
     parts = [("t", index, many) for index in range(3)]
@@ -882,7 +899,9 @@ def answers_of(wire: Wire, version: int) -> list[tuple[int, int, int]]:
 
 
 def begun(directory: Path, *topics: str) -> tuple[Run, Encoder]:
-    """A broker that serves these topics fast from now on; requests have the correlation ids 11, 12, ..."""
+    """A broker that serves these topics fast from now on.
+
+    Requests have the correlation ids 11, 12, ..."""
     run, encoder = Run(directory, is_fast=True), Encoder()
     for topic in topics:
         run.step("together", [encoder.frame({**USUAL, "version": 9, "topic": topic})])
@@ -896,7 +915,8 @@ def begun(directory: Path, *topics: str) -> tuple[Run, Encoder]:
 
 @pytest.mark.parametrize("version", range(3, 14))
 def test_requests_for_all_in_sync_replicas_wait_together(tmp_path: Path, version: int) -> None:
-    """One write, and the answers to all that the follower has leave together; meanwhile the connection delivers nothing."""
+    """One write, and the answers to all that the follower has leave together; meanwhile the
+    connection delivers nothing."""
     run, encoder = begun(tmp_path, "replicated")
     log = run.broker.replicas.get(TopicPartition("replicated", 0)).log
     request = {**USUAL, "version": version, "topic": "replicated", "acks": -1}
@@ -946,7 +966,8 @@ def test_requests_that_wait_learn_that_the_leader_has_moved(tmp_path: Path, vers
 
 
 def test_answers_keep_their_order_when_only_some_wait(tmp_path: Path) -> None:
-    """Those before the first that waits leave at once, and each other one when none before it waits."""
+    """Those before the first that waits leave at once, and each other one when none
+    before it waits."""
     run, encoder = begun(tmp_path, "t", "replicated", "indexed")
     wanted = [("t", 1), ("replicated", -1), ("t", 1), ("indexed", 0), ("indexed", -1)]
     requests = [{**USUAL, "version": 9, "topic": topic, "acks": acks} for topic, acks in wanted]
@@ -995,7 +1016,8 @@ def test_requests_that_wait_do_not_keep_the_buffer_in_which_they_came(tmp_path: 
 
 @pytest.mark.parametrize("ending", ["answered", "expired", "abandoned"])
 def test_requests_that_have_waited_leave_nothing_to_the_garbage_collector(tmp_path: Path, ending: str) -> None:
-    """Servers freeze what is alive at a full collection: a cycle among what waits would stay for good."""
+    """Servers freeze what is alive at a full collection: a cycle among what waits
+    would stay for good."""
     run, encoder = begun(tmp_path, "replicated", "replicated-too")
     requests = [{**USUAL, "version": 9, "topic": topic, "acks": -1} for topic in ("replicated", "replicated-too")]
     for _ in range(2):  # the first time warms caches
@@ -1036,7 +1058,8 @@ def test_each_request_of_a_run_gets_a_storage_error_when_the_write_fails(tmp_pat
 
 
 def test_batches_that_came_together_can_be_sent_again_when_descriptors_were_short(tmp_path: Path) -> None:
-    """The log stays online, and has none of them; each is answered with the error of their write."""
+    """The log stays online, and has none of them; each is answered with the error of
+    their write."""
     run, encoder = Run(tmp_path, is_fast=True), Encoder()
     request = {**USUAL, "version": 9, "batch": {**USUAL_BATCH, "producer": (-1, -1, -1)}}
     run.step("together", [encoder.frame(request)])
@@ -1051,7 +1074,8 @@ def test_batches_that_came_together_can_be_sent_again_when_descriptors_were_shor
 
 
 def test_an_index_that_cannot_be_written_after_a_run_takes_the_log_offline(tmp_path: Path) -> None:
-    """As in the general path; each request of the run gets the error, and none after it is taken."""
+    """As in the general path; each request of the run gets the error, and none after
+    it is taken."""
     run, encoder = Run(tmp_path, is_fast=True), Encoder()
     request = {**USUAL, "version": 9, "topic": "indexed", "batch": {**USUAL_BATCH, "values": [b"x" * 200]}}
     run.step("together", [encoder.frame(request)])
@@ -1092,7 +1116,8 @@ def test_a_call_takes_no_more_records_than_the_loop_can_wait_for(tmp_path: Path)
 def test_a_partition_of_a_request_is_counted_once(
     tmp_path: Path, topic: str, values: list[bytes], in_topic: int, elsewhere: int
 ) -> None:
-    """Also if its records are checked in a thread before they are appended, and where the broker does not lead it."""
+    """Also if its records are checked in a thread before they are appended, and where the
+    broker does not lead it."""
     run, encoder = Run(tmp_path, is_fast=True), Encoder()
     run.step(
         "together", [encoder.frame({**USUAL, "version": 9, "topic": topic, "batch": {**USUAL_BATCH, "values": values}})]
@@ -1104,7 +1129,8 @@ def test_a_partition_of_a_request_is_counted_once(
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
 def test_records_that_take_long_to_check_are_appended_in_their_turn(tmp_path: Path, acks: int) -> None:
-    """In a thread, from memory of their own, while what came before them is appended and what came behind them waits."""
+    """In a thread, from memory of their own, while what came before them is appended and
+    what came behind them waits."""
     run, encoder = with_records(tmp_path)
     long = {**USUAL_BATCH, "values": [b"x"] * 5_000}
     batches = [USUAL_BATCH, USUAL_BATCH, long, USUAL_BATCH]
@@ -1146,7 +1172,8 @@ def test_a_client_that_leaves_while_its_records_are_checked_has_them_appended(tm
 
 
 def test_templates_in_use_stay_when_there_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The requests of most producers without a template are read part by part, and those that go on get one."""
+    """The requests of most producers without a template are read part by part, and
+    those that go on get one."""
     monkeypatch.setattr(produce_template, "_MOST_TEMPLATES", 8)
     read = []
     whole = produce_together.read_parts

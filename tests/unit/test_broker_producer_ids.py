@@ -39,7 +39,8 @@ def test_ids_of_two_brokers_never_meet(tmp_path: Path) -> None:
 
 
 def test_ids_go_on_after_the_block_that_was_given_last(tmp_path: Path) -> None:
-    """The znode says which block is next and whose it is, also to another broker or a later life of this one."""
+    """The znode says which block is next and whose it is, also to another broker or
+    a later life of this one."""
 
     async def test(client: CoordinationClient) -> None:
         await client.set_data(PRODUCER_IDS, encode_producer_ids(ProducerIdBlock(7, 3000, 3999)))

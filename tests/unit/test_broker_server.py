@@ -65,7 +65,8 @@ async def has_stored(directory: Path, zookeeper_port: int, *, is_clean: bool) ->
 def test_a_stop_while_logs_are_loaded_leaves_them_to_the_next_start(
     tmp_path: Path, is_clean: bool, is_cancelled: bool
 ) -> None:
-    """It waits for the thread that loads, ends its session, and leaves no marker of a clean stop: some logs were opened."""
+    """It waits for the thread that loads, ends its session, and leaves no marker of a clean
+    stop: some logs were opened."""
     logs = tmp_path / "logs"
     marker = logs / CLEAN_SHUTDOWN
 
@@ -83,7 +84,8 @@ def test_a_stop_while_logs_are_loaded_leaves_them_to_the_next_start(
                 stopping = starting
             else:
                 stopping = asyncio.create_task(stopped.close())
-            for _ in range(100):  # turns of the loop, in which all ends that does not wait for the thread
+            # In these turns of the loop everything ends that does not wait for the thread.
+            for _ in range(100):
                 await asyncio.sleep(0)
             assert not stopping.done()
             files.may_continue.set()

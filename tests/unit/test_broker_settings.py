@@ -166,7 +166,8 @@ def test_every_property_that_is_not_marked_as_without_effect_is_read_somewhere()
     ],
 )
 def test_a_value_that_asks_for_missing_protection_is_refused(name: str, text: str) -> None:
-    """Neither the start nor a dynamic change takes it, and the error says what to do without showing secrets."""
+    """Neither the start nor a dynamic change takes it, and the error says what to do
+    without showing secrets."""
     with pytest.raises(ConfigError, match=f"configuration {re.escape(name)}: .* in this version. Remove") as error:
         DEFINITIONS.parse({"zookeeper.connect": "z:2181", name: text})
     assert "secret" not in str(error.value).replace(name, "")
@@ -243,7 +244,8 @@ def test_a_harmless_value_of_a_refused_property_is_accepted(name: str, text: str
 
 
 def test_what_is_given_without_effect_is_reported_and_nothing_else() -> None:
-    """Unknown names and Kafka's without effect here; not the level of a codec, which has an effect."""
+    """Unknown names and Kafka's without effect here; not the level of a codec, which
+    has an effect."""
     found = values(num_io_threads="16", log_preallocate="true", my_own="1", compression_zstd_level="5", broker_id="1")
     assert set(settings.settings_without_effect(found)) == {"num.io.threads", "log.preallocate", "my.own"}
 

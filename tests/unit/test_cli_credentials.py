@@ -1,4 +1,5 @@
-"""Where a context's secrets go: a real backend of the keyring library, or a file that only the user can read."""
+"""Where a context's secrets go: a real backend of the keyring library, or a file
+that only the user can read."""
 
 import io
 import json

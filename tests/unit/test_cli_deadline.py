@@ -1,4 +1,5 @@
-"""Reading commands while something is down: what is reachable is printed in time, the rest is named, and the exit status says so."""
+"""Reading commands while something is down: what is reachable is printed in time, the rest is
+named, and the exit status says so."""
 
 import json
 import re
@@ -27,7 +28,9 @@ RECORDS = 5
 
 
 class Hurt(NamedTuple):
-    """A cluster of three brokers, of which one is not there any more. Topic ``on-N`` has its only replica on broker N."""
+    """A cluster of three brokers, of which one is not there any more.
+
+    Topic ``on-N`` has its only replica on broker N."""
 
     cluster: Cluster
     victim: int
@@ -39,13 +42,15 @@ class Hurt(NamedTuple):
         return [broker_id for broker_id in range(3) if broker_id != self.victim]
 
     def reason(self, partition: str) -> str:
-        """A pattern for why nothing is known of a partition: it names the partition and the broker."""
+        """A pattern for why nothing is known of a partition: it names the partition
+        and the broker."""
         why = "(did not answer within [0-9.]+ m?s|refused the connection: is a broker running there\\?)"
         no_answer = f"broker {self.victim}: 127.0.0.1:\\d+ {why}; not known: {partition}"
         return f"({no_answer}|partition {partition} has no leader \\(its replicas: broker {self.victim}\\))"
 
     def names_the_loss(self, shown: str) -> bool:
-        """Whether a text names the broker that does not answer, or the partition that has no leader."""
+        """Whether a text names the broker that does not answer, or the partition
+        that has no leader."""
         unreachable = f"broker {self.victim}: 127.0.0.1:\\d+ (refused the connection|did not answer within)"
         leaderless = f"partition on-{self.victim}-0 has no leader \\(its replicas: broker {self.victim}\\)"
         return re.search(f"{unreachable}|{leaderless}", shown) is not None
@@ -53,7 +58,8 @@ class Hurt(NamedTuple):
 
 @pytest.fixture(scope="module", params=["killed", "frozen"])
 def hurt(request: pytest.FixtureRequest) -> Iterator[Hurt]:
-    """The victim is not the controller: another broker knows that it is gone, or does not know it yet."""
+    """The victim is not the controller: another broker knows that it is gone, or
+    does not know it yet."""
     settings = {"offsets.topic.replication.factor": "1", "zookeeper.session.timeout.ms": "40000"}
     with Cluster(3, settings=settings) as cluster:
         with AdminConnection(cluster.bootstrap_servers) as admin:
@@ -199,7 +205,8 @@ def test_a_group_that_does_not_exist_is_an_error_all_the_same(hurt: Hurt, capsys
 def test_log_dirs_and_versions_and_configurations_of_the_other_brokers_are_shown(
     hurt: Hurt, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A broker that the others still take for alive is named; one that they know to be gone has no place in the answer."""
+    """A broker that the others still take for alive is named; one that they know to be gone
+    has no place in the answer."""
     is_known = {0, INCOMPLETE}
     assert run(hurt, "log-dirs", "--describe", "--output", "json") in is_known
     shown = capsys.readouterr()

@@ -88,7 +88,8 @@ def note_of(folder: Path) -> Path:
 def test_a_note_of_a_lost_end_is_printed_and_kept_until_its_offsets_are_given(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What is stepped over in the middle says nothing of the end, and nothing is accepted behind the end."""
+    """What is stepped over in the middle says nothing of the end, and nothing is
+    accepted behind the end."""
     note = note_of(folder)
     for arguments in ([], ["--step-over"], ["--step-over", "--offsets", "30-38"]):
         assert main(["lost-records", "--partition-dir", str(folder), *arguments]) == 1
@@ -133,7 +134,8 @@ def test_a_note_that_cannot_be_read_is_kept(folder: Path, capsys: pytest.Capture
 def test_a_folder_with_unfinished_work_is_refused_until_a_broker_has_finished_it(
     folder: Path, suffix: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A start removes or renames these files before it compares segments, so the command could report other losses."""
+    """A start removes or renames these files before it compares segments, so the command
+    could report other losses."""
     left = folder / f"{5:020d}{suffix}"
     left.write_bytes(b"")
     for arguments in ([], ["--step-over"]):

@@ -116,7 +116,8 @@ def test_output_that_cannot_be_written_ends_without_a_traceback(redirections: st
 
 
 def test_letters_that_the_encoding_lacks_are_written_as_json_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also the two halves of one beyond the first plane, and a byte of an argument that is not UTF-8."""
+    """Also the two halves of one beyond the first plane, and a byte of an argument
+    that is not UTF-8."""
     monkeypatch.setenv("PYTHON_COLORS", "0")  # which the streams set for this process
     prepare_streams()
     text = "k\u00e4se \N{CHEESE WEDGE} \udcff"
@@ -141,7 +142,8 @@ def test_a_properties_file_that_is_not_there_is_named(tmp_path: object) -> None:
 def test_a_name_of_a_file_that_clients_do_not_know_is_left_out_with_a_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As Kafka's tools go on with it; what librdkafka alone knows, and what is refused for a reason, stays."""
+    """As Kafka's tools go on with it; what librdkafka alone knows, and what is
+    refused for a reason, stays."""
     file = tmp_path / "client.properties"
     file.write_text(
         "compression_type=none\nenable.random.seed=true\nlinger.ms=1\ninterceptor.classes=a.B\nerror_cb=x\n"

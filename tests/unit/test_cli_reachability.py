@@ -1,4 +1,5 @@
-"""One rule for all commands when no broker answers: a clear error of one line, within the time that the user gives."""
+"""One rule for all commands when no broker answers: a clear error of one line, within the
+time that the user gives."""
 
 import contextlib
 import re
@@ -50,7 +51,8 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
 WITHOUT_BROKERS = {
     *("up", "status", "logs", "down", "server-start", "server-stop"),  # they start and stop brokers
     *("zookeeper-server-start", "zookeeper-server-stop", "zookeeper-shell", "zookeeper-status", "zookeeper-dump"),
-    *("dump-log", "lost-records", "context", "completion", "shims", "run-class"),  # files, or other commands
+    # Files, or other commands.
+    *("dump-log", "lost-records", "context", "completion", "shims", "run-class"),
     "pipeline",  # tests/spark: it needs Spark
 }
 OWN_TIMEOUT = {"console-producer", "consumer-groups", "console-consumer", "reassign-partitions", "consumer-perf-test"}

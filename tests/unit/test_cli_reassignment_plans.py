@@ -1,4 +1,5 @@
-"""Plans of moving replicas: how they are read and refused, what is proposed, and which throttles go with them."""
+"""Plans of moving replicas: how they are read and refused, what is proposed, and
+which throttles go with them."""
 
 import json
 import random
@@ -121,7 +122,8 @@ def test_a_written_plan_reads_back() -> None:
 def test_a_proposal_keeps_partitions_and_replication_and_spreads_leaders(
     topics: dict[str, tuple[int, int]], brokers: int, with_racks: bool
 ) -> None:
-    """Distinct brokers of those named, and no broker leads two more partitions of a topic than another."""
+    """Distinct brokers of those named, and no broker leads two more partitions of a
+    topic than another."""
     current = {
         TopicPartition(topic, number): list(range(100, 100 + factor))
         for topic, (count, factor) in topics.items()
@@ -149,7 +151,8 @@ def test_racks_of_some_brokers_only_are_refused_unless_left_out() -> None:
 
 
 def test_throttles_name_sources_and_destinations_of_all_moves() -> None:
-    """A move under way keeps its first sources; entries are sorted as texts, as Kafka's tool sorts them."""
+    """A move under way keeps its first sources; entries are sorted as texts, as
+    Kafka's tool sorts them."""
     t10 = TopicPartition("t", 10)
     moves = moves_of(
         {T0: Reassignment([3, 1, 2], [3], [1]), U0: Reassignment([5, 4], [5], [4])},

@@ -69,7 +69,8 @@ def test_a_start_within_a_batch_begins_with_that_batch() -> None:
 def test_the_verified_offset_is_the_end_of_the_common_committed_batches(
     batches: list[tuple[int, bool]], data: st.DataObject
 ) -> None:
-    """Against a model: the batches that both have, whole and below both watermarks; each corrupt one is reported."""
+    """Against a model: the batches that both have, whole and below both watermarks; each
+    corrupt one is reported."""
     offset = 0
     pieces = []
     for size, corrupt in batches:

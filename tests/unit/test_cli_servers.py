@@ -37,7 +37,8 @@ def test_a_configuration_of_kraft_mode_gets_an_answer_that_explains(
 
 
 def test_an_empty_data_dir_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """As from a variable that is not set: a temporary cluster would lose what its user wants to keep."""
+    """As from a variable that is not set: a temporary cluster would lose what its
+    user wants to keep."""
     assert main(["up", "--data-dir", ""]) == 1
     assert "--data-dir is empty" in capsys.readouterr().err
 
@@ -74,7 +75,8 @@ def test_a_broker_without_coordination_says_what_it_waits_for(
 def test_a_cluster_is_ready_when_every_broker_knows_every_broker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Updates from the controller reach brokers one by one: the first to know all does not speak for the others."""
+    """Updates from the controller reach brokers one by one: the first to know all does
+    not speak for the others."""
     known = {"here:1": [2, 3], "here:2": [2, 2, 3], "here:3": [1, 3]}
 
     @contextlib.contextmanager
@@ -89,7 +91,8 @@ def test_a_cluster_is_ready_when_every_broker_knows_every_broker(
 
 
 def test_a_signal_waits_while_a_child_starts() -> None:
-    """The child inherits the handlers: one that ran there would swallow the signal, and the child would never end."""
+    """The child inherits the handlers: one that ran there would swallow the signal, and
+    the child would never end."""
     came: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, _: came.append(number))
     try:

@@ -15,7 +15,8 @@ from support.waiting import eventually
 
 BARNABAS = [sys.executable, "-m", "barnabas"]
 USERS = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-"""The environment without Python's own variables, such as PYTHONUNBUFFERED, which users do not have."""
+"""The environment without Python's own variables, such as PYTHONUNBUFFERED, which
+users do not have."""
 PREPARED = "import sys; from barnabas.cli.output.standard_streams import *; prepare_streams(); "
 FULL, GONE, CLOSED = "full", "gone", "closed"
 """Where nothing can be written: a full disk, a pipe that nothing reads, and nowhere."""
@@ -77,7 +78,8 @@ def test_a_line_goes_out_when_it_is_printed(ends: tuple[int, int]) -> None:
 
 
 def test_lines_that_are_all_there_go_out_in_blocks_and_before_the_next_one(tmp_path: Path) -> None:
-    """A line would cost a call of the system; the last of them does not wait for a block to be full."""
+    """A line would cost a call of the system; the last of them does not wait for a
+    block to be full."""
     path = tmp_path / "output"
     script = PREPARED + (
         "import os\nsizes = []\n"
@@ -115,7 +117,8 @@ def test_output_that_cannot_be_written_changes_no_exit_status_of_a_failure(argum
 
 @pytest.mark.parametrize("arguments", ["--version", "topics --help", "completion bash", "run-class --help"])
 def test_a_result_that_cannot_be_written_is_an_error_and_a_lost_message_is_none(arguments: str) -> None:
-    """141 for a pipe that nothing reads, 1 for a full disk, as it is where the message of that cannot be written either."""
+    """141 for a pipe that nothing reads, 1 for a full disk, as it is where the message of that
+    cannot be written either."""
     expected = {(FULL, ""): 1, (FULL, FULL): 1, (GONE, ""): 141, (GONE, GONE): 141, (CLOSED, ""): 0}
     expected |= {("", FULL): 0, ("", GONE): 0, ("", CLOSED): 0}
     assert {each: run(arguments, *each).returncode for each in expected} == expected
@@ -147,7 +150,8 @@ def test_a_server_runs_on_where_its_output_cannot_be_written(server: str, kind: 
 
 @pytest.mark.parametrize(("trap", "handler"), [("trap '' INT;", "Handlers.SIG_IGN"), ("", "default_int_handler")])
 def test_ctrl_c_stays_ignored_where_it_was_ignored_at_the_start(trap: str, handler: str) -> None:
-    """A job in the background of a script does not end at the Ctrl-C that is meant for the script."""
+    """A job in the background of a script does not end at the Ctrl-C that is meant
+    for the script."""
     script = "import signal; from barnabas.__main__ import main; main(); print(repr(signal.getsignal(signal.SIGINT)))"
     done = subprocess.run(
         ["bash", "-c", f'{trap} exec "$0" -c "{script}" --version', sys.executable],

@@ -1,4 +1,5 @@
-"""What others chose reaches a terminal with escapes, and files and pipes as it is, whatever the command."""
+"""What others chose reaches a terminal with escapes, and files and pipes as it is,
+whatever the command."""
 
 import io
 import logging
@@ -36,7 +37,9 @@ SHOWN = r"\x1b]0;title\x07\x1b[31m\nforged\r\x08\x7f\x9b2J\u202eend"
 
 
 def controls(shown: str) -> set[str]:
-    """What a terminal must not receive; lines of a value may end with a newline, columns be apart by a tab."""
+    """What a terminal must not receive.
+
+    Lines of a value may end with a newline, columns be apart by a tab."""
     return {each for each in shown if not each.isprintable() and each not in "\n\t"}
 
 
@@ -51,7 +54,8 @@ def no_colours(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @given(st.text() | st.text(alphabet="\x1b\n\r\t\x9b\u202ea\\"))
 def test_an_escaped_text_has_no_control_and_says_which_ones_it_had(text: str) -> None:
-    """Printable letters stay; escaping twice changes nothing; without backslashes the text can be read back."""
+    """Printable letters stay; escaping twice changes nothing; without backslashes
+    the text can be read back."""
     shown = terminal.escaped(text)
     assert shown.isprintable()
     assert terminal.escaped(shown) == shown

@@ -1,4 +1,5 @@
-"""What ``barnabas up`` starts from a data dir: what it holds, and what options change, add, or may not leave out."""
+"""What ``barnabas up`` starts from a data dir: what it holds, and what options change,
+add, or may not leave out."""
 
 import json
 import os
@@ -76,7 +77,8 @@ def edit(path: Path, old: str, new: str) -> None:
     ids=" ".join,
 )
 def test_a_data_dir_starts_as_it_was(tmp_path: Path, options: list[str]) -> None:
-    """Without an option: brokers, ports, racks, coordination servers, metrics, overrides; no file is written."""
+    """Without an option: brokers, ports, racks, coordination servers, metrics,
+    overrides; no file is written."""
     first = start(tmp_path, *options)
     written = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in tmp_path.glob("*.[pc][rf]*")}
     again = plan(tmp_path)
@@ -125,7 +127,8 @@ def test_fewer_brokers_are_refused_with_what_to_do(tmp_path: Path) -> None:
 
 
 def test_more_brokers_are_added(tmp_path: Path) -> None:
-    """At the ports that follow, in the rack with the fewest, with the metrics, coordination and security of the others."""
+    """At the ports that follow, in the rack with the fewest, with the metrics, coordination
+    and security of the others."""
     start(
         tmp_path, "--brokers", "3", "--racks", "2", "--port", "19092", "--metrics-port", "17070", "--zk-port", "12181"
     )
@@ -485,7 +488,9 @@ def test_a_listener_that_was_secured_by_hand_is_refused(tmp_path: Path) -> None:
 def test_a_server_that_was_started_by_hand_is_seen_and_stopped(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By its file, wherever it was started; another's is not. It is refused at a start, which would fail for its lock."""
+    """By its file, wherever it was started; another's is not.
+
+    It is refused at a start, which would fail for its lock."""
     directory = tmp_path / "d\u00e9p\u00f4t"
     directory.mkdir()
     (directory / "server1.properties").touch()

@@ -1,4 +1,5 @@
-"""Readers of a coordination service end by their deadline: a server that is frozen, silent, or sends a byte now and then."""
+"""Readers of a coordination service end by their deadline: a server that is frozen, silent, or
+sends a byte now and then."""
 
 import socket
 import sys
@@ -58,7 +59,8 @@ def cluster() -> Iterator[Cluster]:
 def test_the_status_of_the_servers_that_answer_is_shown_in_time(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The others are named, and the exit status is that of an incomplete answer; where none answers it is 1."""
+    """The others are named, and the exit status is that of an incomplete answer;
+    where none answers it is 1."""
     with ExitStack() as stack:
         silent = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         others = [f"127.0.0.1:{silent.getsockname()[1]}", stack.enter_context(trickling())]

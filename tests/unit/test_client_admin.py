@@ -187,7 +187,8 @@ def test_the_next_server_is_asked_when_the_first_is_away(serve: Callable[..., Ad
 def test_a_connection_that_ended_is_closed_when_another_takes_its_place(
     serve: Callable[..., AdminConnection], recwarn: pytest.WarningsRecorder
 ) -> None:
-    """Of several bootstrap servers the one that answers is the one that ended the connection before."""
+    """Of several bootstrap servers the one that answers is the one that ended the
+    connection before."""
     numbers = itertools.count()
 
     def answer(frame: bytes, port: int) -> bytes:
@@ -246,13 +247,15 @@ SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.
     ],
 )
 def test_protection_that_cannot_be_had_is_refused(properties: dict[str, str], message: str) -> None:
-    """Before anything is sent; what is given without a protocol that uses it is not looked at, as in Java's clients."""
+    """Before anything is sent; what is given without a protocol that uses it is not looked
+    at, as in Java's clients."""
     with pytest.raises(ConfigError, match=message):
         AdminConnection("localhost:1", properties)
 
 
 def test_one_dead_address_of_several_is_no_reason_to_wait(serve: Callable[..., AdminConnection]) -> None:
-    """A server that accepts and never answers stands first in the list; the second is asked a quarter of a second later."""
+    """A server that accepts and never answers stands first in the list; the second is asked a
+    quarter of a second later."""
     good = serve(lambda frame, port: broker(frame, port, apis={18: 4, 3: 7}))
     (host, port), *_ = good._servers
     with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -1,4 +1,5 @@
-"""What callers write by habit: other spellings of properties, a text for a mapping, bytes for text."""
+"""What callers write by habit: other spellings of properties, a text for a mapping,
+bytes for text."""
 
 import asyncio
 from collections.abc import Callable

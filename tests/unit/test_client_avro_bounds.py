@@ -1,4 +1,5 @@
-"""Avro values that would hold a reader for minutes or end its process are refused before fastavro sees them."""
+"""Avro values that would hold a reader for minutes or end its process are refused
+before fastavro sees them."""
 
 import io
 import json
@@ -141,7 +142,8 @@ def test_levels_of_a_schema_are_bounded() -> None:
     ],
 )
 def test_other_schemas_cost_nothing(schema: Any) -> None:
-    """What has bytes for each item ends with its bytes; what is no schema is fastavro's to refuse."""
+    """What has bytes for each item ends with its bytes; what is no schema is
+    fastavro's to refuse."""
     assert avro_bounds(schema) is None
 
 
@@ -164,7 +166,8 @@ _TREES: Any = st.deferred(
 @given(_TREES)
 @settings(max_examples=60)
 def test_values_within_bounds_pass(value: Any) -> None:
-    """Of a schema that refers to itself and has items without bytes, with all kinds of parts; the parsed schema says the same."""
+    """Of a schema that refers to itself and has items without bytes, with all kinds of parts; the
+    parsed schema says the same."""
     data = written(TREE, value)
     for schema in (TREE, fastavro.parse_schema(json.loads(json.dumps(TREE)))):
         bounds = avro_bounds(schema)

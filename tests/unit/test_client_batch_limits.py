@@ -82,7 +82,8 @@ def read(cluster: Cluster, topic: str, prefix: str) -> list[str]:
 def test_batches_fit_the_limits_of_the_topic_and_of_the_brokers(
     cluster: Cluster, topic: str, properties: dict[str, Any], request: pytest.FixtureRequest
 ) -> None:
-    """Every record arrives, once and in order, whatever is smaller: the topic's setting or the brokers'."""
+    """Every record arrives, once and in order, whatever is smaller: the topic's
+    setting or the brokers'."""
     prefix = request.node.callspec.id.partition("-")[0]
     sent = values(prefix)
     with Producer({**servers(cluster), **properties}) as producer:
@@ -99,7 +100,8 @@ def test_a_sync_producer_and_one_with_two_kinds_of_topics_wait_for_each_record(c
 
 
 def test_records_sent_in_an_event_loop_fit_and_keep_their_order(cluster: Cluster) -> None:
-    """Those that are sent while the limits are being asked for, and while such records wait for their turn, too."""
+    """Those that are sent while the limits are being asked for, and while such records
+    wait for their turn, too."""
 
     async def send() -> list[int]:
         async with AsyncProducer(servers(cluster)) as producer:
@@ -152,7 +154,8 @@ def test_a_record_above_a_limit_is_refused_with_its_size_the_setting_and_the_rem
 
 
 def is_taken(cluster: Cluster, topic: str, size: int) -> bool:
-    """Whether a topic takes a record of this size now: its leader hears of a changed limit a moment later."""
+    """Whether a topic takes a record of this size now: its leader hears of a changed
+    limit a moment later."""
     producer = Producer({**servers(cluster), "batch.size": 1000})
     try:
         producer.send(topic, "x" * size).result()
@@ -206,7 +209,8 @@ def test_a_limit_that_is_lowered_costs_the_batches_under_way_and_no_others(clust
 
 
 def test_what_is_under_way_to_a_topic_fits_in_one_batch_where_batches_are_larger(cluster: Cluster) -> None:
-    """As for a transactional producer: without lingering, in order, and again after a record that was refused."""
+    """As for a transactional producer: without lingering, in order, and again after a
+    record that was refused."""
     librdkafka = confluent_kafka.Producer({**servers(cluster), "linger.ms": 60_000})
     one_batch = OneBatchInFlight(librdkafka, 2048)
     codes = []
@@ -286,7 +290,8 @@ def test_a_limit_on_requests_that_batches_exceed_is_named() -> None:
 
 
 def test_limits_that_cannot_be_had_are_asked_for_again_only_after_some_time() -> None:
-    """What cannot be asked is unknown meanwhile, for all topics, and records wait in the queue as ever."""
+    """What cannot be asked is unknown meanwhile, for all topics, and records wait in
+    the queue as ever."""
     asked: list[int] = []
     now_s = 1000.0
 
@@ -350,7 +355,8 @@ def test_a_record_is_sent_again_only_if_its_batch_fits_alone_in_any_codec(
 
 @pytest.mark.parametrize("idempotent", [False, True])
 def test_a_producer_in_virtual_time_divides_batches_that_are_refused(*, idempotent: bool) -> None:
-    """All records arrive in order; a single record that is too large fails with the setting's name."""
+    """All records arrive in order; a single record that is too large fails with the
+    setting's name."""
 
     async def scenario(cluster: VirtualCluster) -> tuple[list[str], str]:
         await cluster.create_topic("orders", config={"max.message.bytes": "1000"})

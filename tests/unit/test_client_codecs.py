@@ -70,7 +70,8 @@ def test_a_codec_that_cannot_be_loaded_is_named(given: str, message: str) -> Non
 
 
 def test_a_value_without_an_encoder_is_refused_with_advice() -> None:
-    """Numbers are not guessed into bytes; text and bytes are what they are, unless text is what was asked for."""
+    """Numbers are not guessed into bytes; text and bytes are what they are, unless
+    text is what was asked for."""
     with pytest.raises(TypeError, match=r"type int is neither text nor bytes .*set serializer\.class"):
         encoder(None)(42)
     for given in (b"bytes\xff", bytearray(b"bytes\xff"), memoryview(b"bytes\xff")):

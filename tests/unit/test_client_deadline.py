@@ -1,4 +1,5 @@
-"""One deadline for everything that a client asks: names, connections, whole answers, repetitions, several brokers."""
+"""One deadline for everything that a client asks: names, connections, whole answers,
+repetitions, several brokers."""
 
 import contextlib
 import socket
@@ -32,7 +33,8 @@ METADATA, LIST_GROUPS, API_VERSIONS, CREATE_TOPICS = 3, 16, 18, 19
 
 
 class ScriptedBroker:
-    """A broker that answers as a cluster of some brokers would, some requests in a way of its own."""
+    """A broker that answers as a cluster of some brokers would, some requests in a
+    way of its own."""
 
     def __init__(self, trouble: dict[int, Callable[[socket.socket, bytes], None]] | None = None) -> None:
         self.trouble = trouble or {}
@@ -193,7 +195,8 @@ def list_groups_of(connection: AdminConnection, broker_id: int) -> int:
 
 
 def test_brokers_are_asked_at_the_same_time_and_a_silent_one_once(brokers: list[ScriptedBroker]) -> None:
-    """The other's answer is there in time for more questions; the silent one is named, and not waited for again."""
+    """The other's answer is there in time for more questions; the silent one is named,
+    and not waited for again."""
     brokers[1].trouble[LIST_GROUPS] = brokers[1].be_silent
     with AdminConnection(brokers[0].address, deadline=Deadline(2.0)) as connection:
         for _ in range(2):
@@ -209,7 +212,8 @@ def test_brokers_are_asked_at_the_same_time_and_a_silent_one_once(brokers: list[
 
 
 def test_a_connection_with_another_deadline_has_the_same_links(brokers: list[ScriptedBroker]) -> None:
-    """The first deadline stays as it is, and what one of them learns of the cluster the other knows."""
+    """The first deadline stays as it is, and what one of them learns of the cluster
+    the other knows."""
     with AdminConnection(brokers[0].address, deadline=Deadline(MUCH_S)) as connection:
         view = connection.with_deadline(Deadline(2 * MUCH_S))
         assert list_groups_of(view, 0) == 0

@@ -58,7 +58,8 @@ def test_every_exported_error_is_a_client_error() -> None:
 
 
 def test_no_module_of_the_client_raises_another_error() -> None:
-    """A raise names a class of the hierarchy, a function that makes one, or what the protocol requires of Python."""
+    """A raise names a class of the hierarchy, a function that makes one, or what the
+    protocol requires of Python."""
     known = {name for name in barnabas.client.__all__ if name.endswith("Error")}
     known |= {
         "refusal",
@@ -72,11 +73,14 @@ def test_no_module_of_the_client_raises_another_error() -> None:
         "AttributeError",
         "NotImplementedError",
     }
-    known |= {"AssertionError", "next"}  # after a loop without an end, and the first of the errors that came
+    # AssertionError: after an endless loop; next: the first of the errors that came.
+    known |= {"AssertionError", "next"}
     known |= {"BufferError"}  # librdkafka's for a full queue, for which a send waits
     known |= {"MalformedMessageError", "WrongAnswerError"}  # caught where answers come in
-    known |= {"AvroBoundsError"}  # a ValueError, as fastavro raises; caught where schemas and values are read
-    known |= {"urllib.error.HTTPError"}  # urllib's protocol for an answer; caught where requests are made
+    # A ValueError as fastavro's; caught where schemas and values are read.
+    known |= {"AvroBoundsError"}
+    # Urllib's protocol for an answer; caught where requests are made.
+    known |= {"urllib.error.HTTPError"}
     strange = []
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -173,7 +177,8 @@ def test_an_address_without_a_port_number_is_a_configuration_error() -> None:
 
 
 def await_a_problem(producer: Producer[str, str]) -> None:
-    """Until the first connection was refused: on a busy machine librdkafka's thread may take its time to try it."""
+    """Until the first connection was refused: on a busy machine librdkafka's thread may
+    take its time to try it."""
     eventually(lambda: producer.poll(0.05) or producer._errors.last, what="a problem with a broker")
 
 

@@ -62,7 +62,8 @@ def test_a_full_queue_waits_and_then_drops_with_n() -> None:
 
 
 def test_a_full_queue_waits_for_room_with_minus_1() -> None:
-    """queue.enqueue.timeout.ms=-1: the send comes back when there is room, here because records timed out."""
+    """queue.enqueue.timeout.ms=-1: the send comes back when there is room, here
+    because records timed out."""
     producer = Producer({**NO_BROKER, "queue.enqueue.timeout.ms": -1})
     fill(producer)
     producer.send("t", "x")
@@ -166,7 +167,8 @@ def test_a_consumer_without_a_group_cannot_subscribe() -> None:
 
 @pytest.mark.barnabas(settings={"auto.create.topics.enable": "false"})
 def test_the_partitions_of_a_topic_that_is_not_there_are_refused_soon(barnabas_cluster: Cluster) -> None:
-    """After the time in which news of a new topic spreads, rather than after that of a leader's election."""
+    """After the time in which news of a new topic spreads, rather than after that of
+    a leader's election."""
     with Producer({"bootstrap.servers": barnabas_cluster.bootstrap_servers}) as producer:
         barnabas_cluster.create_topic("here", partitions=3)
         assert producer.partitions_for("here") == 3

@@ -236,7 +236,8 @@ def test_consumer_properties_arrive_at_librdkafka_under_its_names(given: dict, e
 
 
 def test_the_notes_consumer_properties_need_no_bootstrap_servers() -> None:
-    """With zookeeper.connect alone the plan says where to look for brokers, and nothing is passed to librdkafka."""
+    """With zookeeper.connect alone the plan says where to look for brokers, and nothing
+    is passed to librdkafka."""
     plan = plan_consumer(
         {
             "zookeeper.connect": "localhost:2181/kafka",

@@ -1,4 +1,5 @@
-"""Avro and Protobuf with a registry: the bytes of Confluent's format, schemas that change, and a registry that refuses."""
+"""Avro and Protobuf with a registry: the bytes of Confluent's format, schemas that change, and
+a registry that refuses."""
 
 import base64
 import io
@@ -120,7 +121,8 @@ def test_another_message_of_the_file_is_refused(registry: RegistryForTests) -> N
 
 
 def test_records_travel_with_their_schemas(registry: RegistryForTests, barnabas_cluster: Cluster) -> None:
-    """Through a broker, with a key and a value; what does not fit its schema is refused at the send."""
+    """Through a broker, with a key and a value; what does not fit its schema is
+    refused at the send."""
     schemas = SchemaRegistry(registry.address, username="ann", password="secret")
     key, value = schemas.avro("orders-key", '"string"'), schemas.avro("orders-value", ORDER)
     settings = {"bootstrap.servers": barnabas_cluster.bootstrap_servers}

@@ -41,7 +41,8 @@ class Clock:
 def test_a_question_with_a_deadline_is_repeated_by_what_was_wrong_and_a_change_until_the_end(
     changes: bool, second_look_s: float | None, codes: list[ErrorCode], expected_s: float
 ) -> None:
-    """A moment for what needs an election, two thirds of the deadline for what passes within seconds."""
+    """A moment for what needs an election, two thirds of the deadline for what
+    passes within seconds."""
     deadline = Deadline(DEADLINE_S, Clock())
     ends = RetryEnds(deadline, API_TIMEOUT_S, changes=changes, second_look_s=second_look_s)
     assert ends.for_codes(codes).left_s() == pytest.approx(expected_s)

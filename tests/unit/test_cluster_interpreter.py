@@ -1,4 +1,5 @@
-"""The interpreter of steps on our coordination server: outcomes, errors raised in the generator, terms of term."""
+"""The interpreter of steps on our coordination server: outcomes, errors raised in the
+generator, terms of term."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -72,7 +73,8 @@ class Term:
 
 
 def test_reads_and_writes_come_back_as_values(tmp_path: Path) -> None:
-    """An absent znode is None or has no children; each write says how it ended, and a failed one says why."""
+    """An absent znode is None or has no children; each write says how it ended, and
+    a failed one says why."""
 
     async def test(interpreter: Interpreter, client: CoordinationClient) -> None:
         written = await interpreter.perform(
@@ -101,7 +103,8 @@ def test_reads_and_writes_come_back_as_values(tmp_path: Path) -> None:
 
 
 def test_an_ephemeral_is_known_as_ones_own(tmp_path: Path) -> None:
-    """The election depends on it: a znode of this session was made by a claim whose answer was lost."""
+    """The election depends on it: a znode of this session was made by a claim whose
+    answer was lost."""
 
     async def test(interpreter: Interpreter, client: CoordinationClient) -> None:
         await interpreter.perform(one(WriteUnfenced([Create("/mine", b"", CreateMode.EPHEMERAL), Create("/all")])))
@@ -128,7 +131,8 @@ def test_a_znode_that_may_not_be_read_stands_as_an_error_among_the_others(tmp_pa
 
 
 def test_an_own_ephemeral_is_made_again_without_harm_and_anothers_stays(tmp_path: Path) -> None:
-    """The czxid is that of this session's znode; a persistent one, or another session's, is in the way."""
+    """The czxid is that of this session's znode; a persistent one, or another
+    session's, is in the way."""
 
     async def test(interpreter: Interpreter, client: CoordinationClient) -> None:
         await interpreter.perform(one(WriteUnfenced([Create("/taken")])))
@@ -287,7 +291,8 @@ class SpentByHand(SystemClock):
 
 
 def test_generators_at_work_at_once_share_one_slice_in_each_turn_of_the_loop(tmp_path: Path) -> None:
-    """However many there are, others wait for one slice; the generators go on in order, also where some are cancelled."""
+    """However many there are, others wait for one slice; the generators go on in order, also
+    where some are cancelled."""
 
     async def test(_: Interpreter, client: CoordinationClient) -> None:
         turns = 0
@@ -326,7 +331,8 @@ def test_generators_at_work_at_once_share_one_slice_in_each_turn_of_the_loop(tmp
 
 
 def test_a_generator_whose_turn_comes_is_not_overtaken(tmp_path: Path) -> None:
-    """Otherwise the later of two reads could be applied first, and what the earlier one read would stay."""
+    """Otherwise the later of two reads could be applied first, and what the earlier
+    one read would stay."""
 
     async def test(_: Interpreter, client: CoordinationClient) -> None:
         log: list[str] = []

@@ -1,4 +1,5 @@
-"""Dynamic configuration in znodes: changed and followed in steps, also where a crash ends them in between."""
+"""Dynamic configuration in znodes: changed and followed in steps, also where a crash
+ends them in between."""
 
 import contextlib
 
@@ -84,7 +85,8 @@ def test_a_change_is_in_the_znode_and_holds_here_and_on_every_broker_that_sees_t
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["first", "later"])
 def test_a_change_that_a_crash_ended_reaches_all_brokers_when_it_is_repeated(is_first: bool) -> None:
-    """Whatever the step; what was there before stays until the new texts are written, and never half of them."""
+    """Whatever the step; what was there before stays until the new texts are
+    written, and never half of them."""
     for stop_after in range(10):
         znodes = Znodes()
         before = {} if is_first else {"segment.ms": "1000"}
@@ -241,7 +243,8 @@ def test_a_double_is_shown_as_java_prints_it(text: str, shown: str) -> None:
 
 
 def test_a_user_whose_deletion_could_not_be_read_at_first_is_gone_with_the_next_look() -> None:
-    """The note counts as seen when what it names was read, not before; with a new session all users are read again."""
+    """The note counts as seen when what it names was read, not before; with a new session
+    all users are read again."""
     znodes = Znodes()
     writer, reader = Broker(znodes, 0), Broker(znodes, 1)
     change = ScramChange("ann", 1, 4096, b"salt", b"salted")
@@ -262,7 +265,8 @@ def test_a_user_whose_deletion_could_not_be_read_at_first_is_gone_with_the_next_
 
 
 def test_a_listeners_property_that_a_hand_wrote_for_all_brokers_is_compared_with_nothing() -> None:
-    """It is not in effect: with the file's value the broker starts again, with the hand's it does not."""
+    """It is not in effect: with the file's value the broker starts again, with the
+    hand's it does not."""
     znodes = Znodes()
     tls = {"listeners": "SSL://h:1", "inter.broker.listener.name": "SSL", "ssl.client.auth": "required"}
     broker = Broker(znodes, **tls)
@@ -277,7 +281,8 @@ def test_a_listeners_property_that_a_hand_wrote_for_all_brokers_is_compared_with
 def test_what_has_no_effect_on_a_broker_is_removed_or_stays_and_stops_no_change(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Passwords go, for there is no secret that decodes them; what Apache's brokers may obey stays, and is set by no other change."""
+    """Passwords go, for there is no secret that decodes them; what Apache's brokers may obey stays,
+    and is set by no other change."""
     znodes = Znodes()
     broker = Broker(znodes)
     password, store = "listener.name.external.ssl.key.password", "listener.name.external.ssl.keystore.type"
@@ -303,7 +308,8 @@ def test_what_has_no_effect_on_a_broker_is_removed_or_stays_and_stops_no_change(
 
 
 def test_a_look_reads_new_notes_and_the_oldest_however_many_there_are() -> None:
-    """Three hundred altered topics do not read three hundred notes three hundred times; with many notes, looks have time between them."""
+    """Three hundred altered topics do not read three hundred notes three hundred times; with many
+    notes, looks have time between them."""
     znodes = Znodes()
     broker = Broker(znodes)
     for number in range(300):

@@ -1,4 +1,5 @@
-"""A connection that has ended is freed by its reference counts: what was frozen while it was open would be kept for good."""
+"""A connection that has ended is freed by its reference counts: what was frozen while it was
+open would be kept for good."""
 
 import gc
 import socket

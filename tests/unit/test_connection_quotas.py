@@ -1,4 +1,5 @@
-"""How many connections a broker accepts: what counts as one address, and which listener goes beyond the limit."""
+"""How many connections a broker accepts: what counts as one address, and which
+listener goes beyond the limit."""
 
 import sys
 from pathlib import Path

@@ -11,7 +11,9 @@ TIMEOUT_S = 5.0
 
 
 class Idle:
-    """A consumer that notes for how long it is asked to wait. After ``joins_after_s`` it has its partitions."""
+    """A consumer that notes for how long it is asked to wait.
+
+    After ``joins_after_s`` it has its partitions."""
 
     def __init__(self, joins_after_s: float) -> None:
         self.joined = threading.Event()
@@ -28,7 +30,8 @@ class Idle:
 
 @pytest.mark.parametrize(("joins_after_s", "expected_s"), [(0.1, 5.1), (3.0, 8.0), (59.0, 64.0), (1000.0, 65.0)])
 def test_the_time_without_records_begins_with_the_assignment(joins_after_s: float, expected_s: float) -> None:
-    """A wait that began before it is no reason for another whole one; without an assignment it begins after a minute."""
+    """A wait that began before it is no reason for another whole one; without an assignment
+    it begins after a minute."""
     consumer = Idle(joins_after_s)
     assert not record_comes(cast(Any, consumer), TIMEOUT_S, consumer.joined, 60.0)
     assert sum(each or 0.0 for each in consumer.waited) == pytest.approx(expected_s, abs=0.15)

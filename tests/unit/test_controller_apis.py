@@ -1,4 +1,5 @@
-"""ElectLeaders, reassignments and automatic creation over the wire: versions, answers, timeouts, other brokers' refusal."""
+"""ElectLeaders, reassignments and automatic creation over the wire: versions, answers,
+timeouts, other brokers' refusal."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -126,7 +127,8 @@ def test_all_partitions_are_elected_and_only_those_that_needed_it_are_answered(c
 
 
 def test_an_election_that_is_not_seen_in_time_is_said_to_be_late(connection: AdminConnection) -> None:
-    """With no time at all, what is done at once may be in time or not; what is not needed never waits."""
+    """With no time at all, what is done at once may be in time or not; what is not
+    needed never waits."""
     create(connection, "late", [0, 1])
     asked = [TopicPartitions(topic="late", partitions=[0])]
     assert codes(elect(connection, topic_partitions=asked, timeout_ms=0)) == {

@@ -156,7 +156,8 @@ def test_a_dead_leader_is_replaced_and_leaves_the_isr() -> None:
 
 @pytest.mark.parametrize("known", [(1,), (1, 0, 2)])
 def test_an_election_takes_what_the_znode_says_where_the_controller_knows_less(known: tuple[int, ...]) -> None:
-    """A broker of an older version wrote the ISR itself: the controller knows a smaller one, or a larger one."""
+    """A broker of an older version wrote the ISR itself: the controller knows a
+    smaller one, or a larger one."""
     cluster = Cluster(0, 1, 2)
     cluster.topic("t", {0: (1, 0, 2)})
     cluster.topics_changed()
@@ -286,7 +287,8 @@ def test_deletion_waits_for_a_broker_that_is_away_and_goes_on_when_it_is_back() 
 
 
 def test_orders_for_missing_topics_and_under_a_ban_are_struck() -> None:
-    """With delete.topic.enable=false nothing is deleted, and the request does not stay for later."""
+    """With delete.topic.enable=false nothing is deleted, and the request does not
+    stay for later."""
     cluster = Cluster(0)
     cluster.topic("t", {0: (0,)})
     cluster.topics_changed()
@@ -333,7 +335,8 @@ def test_a_leader_changes_its_isr_under_its_epochs() -> None:
 
 
 def test_a_leader_of_an_earlier_life_does_not_change_its_isr() -> None:
-    """A request that was on its way while the broker restarted; nor does a broker that is not there."""
+    """A request that was on its way while the broker restarted; nor does a broker
+    that is not there."""
     cluster = Cluster(0, 1, 2)
     cluster.topic("t", {0: (1, 2, 0)})
     cluster.topics_changed()
@@ -377,7 +380,8 @@ def test_an_isr_without_its_leader_or_with_a_member_twice_is_refused(isr: tuple[
 
 
 def test_a_replica_that_was_restarted_since_it_fetched_does_not_join() -> None:
-    """It may have lost what it reported in its earlier life (KIP-903); members of the set, and fetches without an epoch, are not checked."""
+    """It may have lost what it reported in its earlier life (KIP-903); members of the set, and
+    fetches without an epoch, are not checked."""
     cluster = Cluster(0, 1, 2)
     cluster.topic("t", {0: (1, 2, 0)})
     cluster.topics_changed()
@@ -402,7 +406,8 @@ def test_an_isr_that_was_written_elsewhere_meanwhile_is_not_overwritten() -> Non
 
 
 def test_an_isr_that_an_unanswered_write_left_is_confirmed() -> None:
-    """The write that is repeated after a lost connection fails, for it was done; the leader must hear that it was."""
+    """The write that is repeated after a lost connection fails, for it was done; the
+    leader must hear that it was."""
     cluster = Cluster(0, 1)
     cluster.topic("t", {0: (1, 0)})
     cluster.topics_changed()
@@ -495,7 +500,8 @@ def scenario(cluster: Cluster) -> list[Any]:
 @pytest.mark.parametrize("event", range(3))
 @pytest.mark.parametrize("cut", range(14))
 def test_a_successor_finishes_what_a_controller_left_at_any_step(event: int, cut: int) -> None:
-    """A crash between any two steps leaves znodes from which the next controller reaches the same end."""
+    """A crash between any two steps leaves znodes from which the next controller
+    reaches the same end."""
     cluster = Cluster(0, 1, 2)
     cluster.topic("kept", {0: (1, 2, 0)})
     cluster.topic("gone", {0: (0, 2)})

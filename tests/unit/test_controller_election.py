@@ -25,7 +25,8 @@ def elected(znodes: Znodes, broker: int = 1) -> Term:
 
 
 def test_the_first_candidate_wins_epoch_one() -> None:
-    """It creates the ephemeral and both znodes say so; the fence is the version of the epoch's znode."""
+    """It creates the ephemeral and both znodes say so; the fence is the version of
+    the epoch's znode."""
     znodes = Znodes()
     assert znodes.perform(find_controller(is_active=False)) == MustElect(is_znode_ours=False)
     assert elected(znodes) == Term(1, 1)

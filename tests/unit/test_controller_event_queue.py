@@ -92,7 +92,8 @@ def test_created_topics_join_those_that_wait() -> None:
 
 
 def test_created_topics_that_are_withdrawn_answer_once() -> None:
-    """A controller that resigns answers those who wait; the event that is left in the queue has nothing to do."""
+    """A controller that resigns answers those who wait; the event that is left in the
+    queue has nothing to do."""
     queue = ControllerEventQueue(lambda: None)
     assert queue.withdraw_created_topics() == []
     queue.put(TopicsCreated({"a": TOPIC}, [print]))

@@ -1,4 +1,5 @@
-"""Leaders elected on demand: which partitions, which replica, and what is answered where nothing can be done."""
+"""Leaders elected on demand: which partitions, which replica, and what is answered
+where nothing can be done."""
 
 import pytest
 
@@ -67,7 +68,8 @@ def test_a_preferred_replica_that_is_away_or_behind_does_not_lead(is_back: bool)
 
 
 def test_an_unclean_election_takes_a_replica_out_of_sync_where_there_is_no_leader() -> None:
-    """Only on demand here, for the topic does not allow it; the partition is marked as recovering."""
+    """Only on demand here, for the topic does not allow it; the partition is marked
+    as recovering."""
     cluster = ControlledCluster(0, 1)
     cluster.create("t", (1, 0), (0,))
     cluster.stop(0)
@@ -128,7 +130,8 @@ def test_an_order_that_names_many_partitions_that_do_not_exist_is_one_line(caplo
 
 
 def fail_log_dir(cluster: ControlledCluster, broker: int, *lost: TopicPartition) -> None:
-    """As a broker does: a note; the controller asks with LeaderAndIsr; the answer names what is lost."""
+    """As a broker does: a note; the controller asks with LeaderAndIsr; the answer
+    names what is lost."""
     cluster.znodes.put("/log_dir_event_notification/log_dir_event_0000000000", encode_log_dir_event(broker))
     cluster.run(broker_change.process_log_dir_event_notification)
     asked = cluster.requests(LeaderAndIsrRequest)
@@ -141,7 +144,8 @@ def fail_log_dir(cluster: ControlledCluster, broker: int, *lost: TopicPartition)
 
 
 def test_replicas_on_a_failed_log_dir_are_offline_for_leaders_and_clients() -> None:
-    """The other log dir's replicas are untouched; the ISR drops the lost one, and metadata say it is offline."""
+    """The other log dir's replicas are untouched; the ISR drops the lost one, and
+    metadata say it is offline."""
     cluster = ControlledCluster(0, 1, 2)
     cluster.create("t", (1, 0), (1, 2), (1,))
     fail_log_dir(cluster, 1, P0, P2)

@@ -1,4 +1,5 @@
-"""Decisions about many partitions: in batches of bounded size, and at a price for each partition that does not grow."""
+"""Decisions about many partitions: in batches of bounded size, and at a price for each
+partition that does not grow."""
 
 import sys
 from collections import Counter
@@ -92,7 +93,8 @@ class Cluster:
 
 
 def lines_run(work: Callable[[], object]) -> int:
-    """A measure of work that no other process disturbs: the lines of the controller's code that run."""
+    """A measure of work that no other process disturbs: the lines of the
+    controller's code that run."""
     count = 0
 
     def local(frame: Any, event: str, _: Any) -> Any:
@@ -131,7 +133,8 @@ def test_no_request_names_more_partitions_than_a_batch() -> None:
 
 
 def test_brokers_learn_of_a_whole_topic_at_once() -> None:
-    """When it is made, and when a controller or a broker begins: clients would take a part of it for the topic."""
+    """When it is made, and when a controller or a broker begins: clients would take a
+    part of it for the topic."""
     cluster = Cluster()
     for sent in (cluster.create(WHOLE), cluster.restart()):
         named = [partitions_of(request) for _, request in sent if isinstance(request, UpdateMetadataRequest)]
@@ -139,7 +142,8 @@ def test_brokers_learn_of_a_whole_topic_at_once() -> None:
 
 
 def test_each_broker_learns_of_all_its_replicas_and_of_all_partitions() -> None:
-    """In batches, LeaderAndIsr still goes to the replicas and UpdateMetadata to all brokers, each partition once."""
+    """In batches, LeaderAndIsr still goes to the replicas and UpdateMetadata to all
+    brokers, each partition once."""
     sent = Cluster().create(MANY)
     for broker in range(3):
         mine = [request for receiver, request in sent if receiver == broker]
@@ -150,7 +154,8 @@ def test_each_broker_learns_of_all_its_replicas_and_of_all_partitions() -> None:
 
 
 def test_a_new_controller_writes_each_state_once_and_each_replica_learns_of_it_once() -> None:
-    """Of a topic a third of whose leaders died; the partitions without a leader come before all others."""
+    """Of a topic a third of whose leaders died; the partitions without a leader come
+    before all others."""
     cluster = Cluster(MANY)
     cluster.znodes.remove(broker_path(1))
     sent = cluster.restart()
@@ -166,7 +171,8 @@ def test_a_new_controller_writes_each_state_once_and_each_replica_learns_of_it_o
 
 @pytest.mark.parametrize("work", [Cluster.kill, Cluster.restart, Cluster.delete])
 def test_the_work_for_a_partition_does_not_grow_with_their_number(work: Callable[[Cluster], object]) -> None:
-    """A broker's death, a new controller, a deletion: four times the partitions are four times the work."""
+    """A broker's death, a new controller, a deletion: four times the partitions are
+    four times the work."""
     few, many = Cluster(FEW), Cluster(MANY)
     assert lines_run(lambda: work(many)) / MANY < 1.2 * lines_run(lambda: work(few)) / FEW
 
@@ -215,7 +221,8 @@ def test_the_counts_of_states_are_those_of_the_replicas() -> None:
 
 @pytest.mark.parametrize("work", ["creation", "deletion", "restart"])
 def test_no_step_changes_the_states_of_more_partitions_than_a_batch(work: str) -> None:
-    """Between two steps the event loop serves everything else, also where a decision writes and sends nothing."""
+    """Between two steps the event loop serves everything else, also where a decision
+    writes and sends nothing."""
     cluster = Cluster(0 if work == "creation" else MANY)
     context, new_topic_id = cluster.context, lambda: TOPIC_ID
     if work == "creation":
@@ -252,7 +259,8 @@ def test_topics_are_learned_in_batches() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 4096, 4097, 10_000])
 def test_a_search_in_all_partitions_lets_others_have_their_turn(count: int) -> None:
-    """It finds what one look at all of them finds, in their order, and lets others have their turn after each."""
+    """It finds what one look at all of them finds, in their order, and lets others
+    have their turn after each."""
     looks: list[int] = []
 
     def look(some: Sequence[int]) -> list[int]:

@@ -1,4 +1,5 @@
-"""Moves of replicas: begun, ended, cancelled, replaced, and finished by a successor wherever a controller crashed."""
+"""Moves of replicas: begun, ended, cancelled, replaced, and finished by a successor
+wherever a controller crashed."""
 
 import pytest
 from hypothesis import given, settings
@@ -40,7 +41,8 @@ def codes(answers: dict) -> dict:
 
 
 def test_a_move_is_written_and_sent_under_a_new_leader_epoch() -> None:
-    """The znode has all replicas; new ones receive that they are new, old ones that they are not."""
+    """The znode has all replicas; new ones receive that they are new, old ones that
+    they are not."""
     cluster = cluster_of((0, 1, 2))
     assert cluster.reassign({P0: [3, 4, 5]}) == {P0: None}
     assert cluster.assignment(P0) == ReplicaAssignment((3, 4, 5, 0, 1, 2), (3, 4, 5), (0, 1, 2))
@@ -111,7 +113,8 @@ def test_replicas_are_added_and_taken_away() -> None:
 
 
 def test_a_cancelled_move_leaves_the_old_replicas_alone() -> None:
-    """New ones are stopped and deleted, also when they were in sync already; one that is away keeps its copy."""
+    """New ones are stopped and deleted, also when they were in sync already; one
+    that is away keeps its copy."""
     cluster = cluster_of((0, 1))
     cluster.reassign({P0: [2, 3]})
     cluster.stop(3)
@@ -176,7 +179,8 @@ def test_an_order_that_would_leave_no_replica_in_sync_is_refused() -> None:
 
 @pytest.mark.parametrize("target", [[], [1, 1], [-1, 0], [9], [0, 9]], ids=str)
 def test_an_impossible_list_of_replicas_is_refused(target: list[int]) -> None:
-    """Empty, twice the same, negative, or of brokers that are not there; the other partitions' reassignments stand."""
+    """Empty, twice the same, negative, or of brokers that are not there; the other
+    partitions' reassignments stand."""
     cluster = cluster_of((0, 1), (0, 1))
     answers = cluster.reassign({P0: target, P1: [1, 2]})
     assert codes(answers) == {P0: ErrorCode.INVALID_REPLICA_ASSIGNMENT, P1: None}
@@ -184,7 +188,8 @@ def test_an_impossible_list_of_replicas_is_refused(target: list[int]) -> None:
 
 
 def test_an_endless_list_of_replicas_is_refused_in_linear_time_and_a_short_message() -> None:
-    """A client may send millions of broker ids; looked up one in another, they would stop the broker for minutes."""
+    """A client may send millions of broker ids; looked up one in another, they would
+    stop the broker for minutes."""
     cluster = cluster_of((0, 1))
     refusal = cluster.reassign({P0: list(range(300_000))})[P0]
     assert refusal is not None
@@ -250,7 +255,8 @@ def test_deletion_waits_for_the_move_to_end() -> None:
 
 
 def test_other_partitions_written_meanwhile_are_kept() -> None:
-    """The topic's znode is read before it is rewritten: a partition that was just added is in it."""
+    """The topic's znode is read before it is rewritten: a partition that was just
+    added is in it."""
     cluster = cluster_of((0, 1))
     grown = cluster.json(topic_path("t"))
     grown["partitions"]["1"] = [4]
@@ -358,7 +364,8 @@ def settle(cluster: ControlledCluster) -> None:
 
 
 def play(script: list, crash: int | None, cut: int) -> ControlledCluster:
-    """Act by act; in the one numbered ``crash`` the controller dies after ``cut`` steps, and it is asked for again."""
+    """Act by act; in the one numbered ``crash`` the controller dies after ``cut`` steps,
+    and it is asked for again."""
     cluster = cluster_of((0, 1, 2), (3, 4))
     for number, (kind, what) in enumerate(script):
         act(cluster, kind, what, cut if number == crash else None)
@@ -375,7 +382,8 @@ def play(script: list, crash: int | None, cut: int) -> ControlledCluster:
 @settings(max_examples=150, deadline=None)
 @given(st.lists(reassignments, min_size=1, max_size=6), st.integers(0, 5), st.integers(0, 40))
 def test_a_successor_brings_any_move_to_the_same_end(script: list, crash: int, cut: int) -> None:
-    """Wherever a controller crashes, at any read, write or request: the same replicas, all in sync, and no others."""
+    """Wherever a controller crashes, at any read, write or request: the same replicas,
+    all in sync, and no others."""
     straight = play(script, None, 0)
     crashed = play(script, crash, cut)
     assert not crashed.context.reassigning
@@ -404,7 +412,8 @@ SCRIPTS = {
 
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
 def test_a_successor_brings_a_plain_move_to_the_same_end_from_every_step(script: list) -> None:
-    """As above, at each step of the last act; all replicas of the first move are in sync by then, or none."""
+    """As above, at each step of the last act; all replicas of the first move are in
+    sync by then, or none."""
     for synced in (False, True):
         acts = [script[0], ("catch up", None), ("move", [1, 2]), *script] if synced else script
         straight = play(acts, None, 0)

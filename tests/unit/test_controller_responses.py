@@ -53,14 +53,16 @@ def test_roles_that_were_taken_ask_for_nothing_further() -> None:
 
 
 def test_a_replica_on_a_failed_log_dir_is_decided_about() -> None:
-    """By topic id, which the response carries since version 5; a topic that was deleted meanwhile is left out."""
+    """By topic id, which the response carries since version 5; a topic that was
+    deleted meanwhile is left out."""
     assert decision_about(context(), 1, LeaderAndIsrRequest(), roles(ErrorCode.KAFKA_STORAGE_ERROR)) is not None
     assert role_errors({"t": TOPIC_ID}, roles(56)) == {P0: 56, P1: 0}
     assert role_errors({}, roles(56)) == {}
 
 
 def test_only_deletions_count_in_a_response_to_stop_replica() -> None:
-    """A replica that only had to stop is of no further interest; a refused request failed for each deletion."""
+    """A replica that only had to stop is of no further interest; a refused request
+    failed for each deletion."""
     response = StopReplicaResponse(
         partition_errors=[StopReplicaPartitionError(topic_name="t", partition_index=n) for n in range(2)]
     )

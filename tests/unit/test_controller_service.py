@@ -275,7 +275,8 @@ def test_a_controller_that_was_deposed_writes_nothing_more(tmp_path: Path) -> No
             with pytest.raises(KafkaError) as refused:
                 await member.perform(member.controller.commands.create_topics({"t": topic}))
             assert refused.value.code is ErrorCode.NOT_CONTROLLER
-            # The znode is its own all the same, so it becomes controller again, above the epoch that was written.
+            # The znode is its own all the same, so it becomes controller again, above
+            # the epoch that was written.
             await until(lambda: member.controller.is_active)
             assert member.controller.epoch == 8
             await until(lambda: "t" in member.controller.context.topics)
@@ -409,7 +410,8 @@ def test_after_an_expired_session_the_broker_is_registered_and_elected_again(tmp
 
 
 def test_a_broker_replaces_what_its_dead_predecessor_left(tmp_path: Path) -> None:
-    """Same id, same endpoints: the registration and /controller of the dead session are replaced at once."""
+    """Same id, same endpoints: the registration and /controller of the dead session
+    are replaced at once."""
 
     async def run() -> None:
         async with members(tmp_path, 1) as (brokers, (dead,), address):
@@ -439,7 +441,8 @@ def test_another_brokers_id_is_not_taken(tmp_path: Path) -> None:
 
 
 def test_a_broker_whose_id_was_taken_does_not_stand_for_controller_until_it_is_registered_again(tmp_path: Path) -> None:
-    """Its registration was removed, and another broker has registered under the id: it gives the office up."""
+    """Its registration was removed, and another broker has registered under the id:
+    it gives the office up."""
 
     async def run() -> None:
         async with members(tmp_path, 2) as (_, (first, second), _):
@@ -524,7 +527,8 @@ def test_producer_ids_are_given_out_once(tmp_path: Path) -> None:
 
 
 def test_unclean_elections_follow_the_setting_while_it_changes(tmp_path: Path) -> None:
-    """Allowed, the partition without a leader gets one at once; forbidden again, the next one stays without."""
+    """Allowed, the partition without a leader gets one at once; forbidden again, the
+    next one stays without."""
 
     async def run() -> None:
         async with members(tmp_path, 3) as (_, (member, *others), _):
@@ -553,7 +557,8 @@ def test_unclean_elections_follow_the_setting_while_it_changes(tmp_path: Path) -
 
 
 def test_a_move_is_ended_by_the_next_controller_and_orders_in_znodes_are_seen_again_and_again(tmp_path: Path) -> None:
-    """The reassignment is in the topic's znode; those of older tools are watched for though their znode is not there."""
+    """The reassignment is in the topic's znode; those of older tools are watched for though
+    their znode is not there."""
 
     async def run() -> None:
         async with members(tmp_path, 3) as (_, started, _):
@@ -571,7 +576,8 @@ def test_a_move_is_ended_by_the_next_controller_and_orders_in_znodes_are_seen_ag
             assert (await member.perform(second.commands.list_reassignments([partition])))[partition].adding == (2,)
 
             async def join_isr_until_moved(target: tuple[int, ...]) -> None:
-                """As leaders do: what crosses a change of the controller's is refused, and asked for again."""
+                """As leaders do: what crosses a change of the controller's is
+                refused, and asked for again."""
                 while second.context.assignment(partition) != ReplicaAssignment(target):
                     known = second.context.leadership[partition].leader_and_isr
                     change = IsrChange(partition, known.leader_epoch, (1, 2), 0, known.version)

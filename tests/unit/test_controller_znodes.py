@@ -123,7 +123,8 @@ def test_assignments_and_states_come_back_as_they_were(
     ],
 )
 def test_partitions_are_read_as_json_has_them(partitions: str, expected: dict[int, tuple[int, ...]] | None) -> None:
-    """Those in the form that controllers write are read in slices, without json, and mean the same."""
+    """Those in the form that controllers write are read in slices, without json, and
+    mean the same."""
     data = b'{"version":3,"partitions":%b}' % partitions.encode()
     if expected is None:
         with pytest.raises(ZnodeFormatError):

@@ -1,4 +1,5 @@
-"""Checks of access control lists against a plain description of them, and what many entries cost."""
+"""Checks of access control lists against a plain description of them, and what many
+entries cost."""
 
 import ipaddress
 from collections.abc import Sequence
@@ -74,7 +75,8 @@ def is_allowed_one_by_one(acl: Sequence[ACL], perms: int, ids: Sequence[Id]) -> 
 
 @given(st.lists(entries, max_size=5), st.sampled_from((1, 2, 4, 8, 16, 17, 31)), st.lists(identities, max_size=4))
 def test_a_check_agrees_with_comparing_each_entry_with_each_identity(acl: list[ACL], perms: int, ids: list[Id]) -> None:
-    """Also with nulls, with addresses that are none, and with several entries for the same identity."""
+    """Also with nulls, with addresses that are none, and with several entries for
+    the same identity."""
     expected = is_allowed_one_by_one(acl, perms, ids)
     kept = AccessList(acl)
     assert is_allowed(acl, perms, ids) == is_allowed(kept, perms, ids) == is_allowed(kept, perms, ids) == expected
@@ -97,7 +99,8 @@ def test_what_is_no_network_is_a_value_error(text: str) -> None:
 
 
 def test_a_list_of_many_networks_is_read_once_for_all_checks_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small multiRead of a node with thousands of entries does not read each of them again for each part."""
+    """A small multiRead of a node with thousands of entries does not read each of
+    them again for each part."""
     parsed = []
 
     def counting(text: str) -> tuple[int, int, int]:
@@ -176,7 +179,8 @@ def test_an_address_is_read_as_the_standard_library_reads_it(host: str) -> None:
 
 
 def test_the_list_of_the_configuration_node_keeps_what_checks_need() -> None:
-    """Each client of an ensemble may read that node, and few nodes have a list of the same entries."""
+    """Each client of an ensemble may read that node, and few nodes have a list of
+    the same entries."""
     harness = Harness()
     tree = harness.processor.database.tree
     kept = tree.nodes["/zookeeper/config"].acl

@@ -97,7 +97,8 @@ def test_it_is_off_by_default(tmp_path: Path) -> None:
 
 
 def test_every_command_answers_in_json_under_all_its_names(tmp_path: Path) -> None:
-    """The list has a link to each; a session, its ephemerals, its watches and its last request are shown."""
+    """The list has a link to each; a session, its ephemerals, its watches and its
+    last request are shown."""
 
     def ask(port: int, http_ports: list[int]) -> None:
         client = RawClient(port)
@@ -130,7 +131,8 @@ def test_every_command_answers_in_json_under_all_its_names(tmp_path: Path) -> No
 
 
 def test_no_command_changes_the_server_by_get(tmp_path: Path) -> None:
-    """A link or a picture on a page of another site makes a browser send a GET: 405, under each name."""
+    """A link or a picture on a page of another site makes a browser send a GET: 405,
+    under each name."""
 
     def ask(port: int, http_ports: list[int]) -> None:
         RawClient(port).close()
@@ -157,7 +159,8 @@ def test_no_command_changes_the_server_by_get(tmp_path: Path) -> None:
     ],
 )
 def test_a_browser_that_asks_by_the_name_of_another_site_is_refused(tmp_path: Path, host: str, status: int) -> None:
-    """Its page would read what the server shows (DNS rebinding); the server's own names are known."""
+    """Its page would read what the server shows (DNS rebinding); the server's own
+    names are known."""
 
     def ask(_port: int, http_ports: list[int]) -> None:
         assert ask_http(http_ports[0], "ruok", headers={"Host": host})[0] == status
@@ -235,7 +238,8 @@ def ask_http(
 
 
 def test_a_snapshot_is_streamed_and_restored(tmp_path: Path) -> None:
-    """What was written between them is gone, connections are closed, sessions of the snapshot live on; a restart has the same."""
+    """What was written between them is gone, connections are closed, sessions of the snapshot live
+    on; a restart has the same."""
 
     def ask(port: int, http_ports: list[int]) -> None:
         client = RawClient(port)
@@ -274,7 +278,8 @@ def test_a_snapshot_is_streamed_and_restored(tmp_path: Path) -> None:
 
 
 def test_the_state_is_for_those_who_have_every_permission_on_the_root(tmp_path: Path) -> None:
-    """Read permission alone does not do, nor a wrong password; the super user and an address do if the list says so."""
+    """Read permission alone does not do, nor a wrong password; the super user and an
+    address do if the list says so."""
     super_user = {"DigestAuthenticationProvider.superDigest": digest_id(b"boss:pw").id or ""}
 
     def ask(port: int, http_ports: list[int]) -> None:
@@ -390,7 +395,9 @@ def test_a_restore_that_fails_after_clients_are_cut_off_stops_the_server(
 
 
 def test_a_snapshot_that_the_disk_has_no_room_for_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """507 by the length that the request names, before the client sends it; in chunks, by what has come. A bad zxid is refused, too."""
+    """507 by the length that the request names, before the client sends it.
+
+    In chunks, by what has come. A bad zxid is refused, too."""
 
     def ask(_port: int, http_ports: list[int]) -> None:
         head = b"POST /commands/restore HTTP/1.1\r\nAuthorization: digest a:b\r\nExpect: 100-continue\r\n"
@@ -511,7 +518,8 @@ def test_members_show_their_ports_and_a_leader_its_proposals_in_words_too() -> N
     ("opcode", "shown"), [(0, "NA"), (OpCode.CLOSE_SESSION, "CLOS"), (99, "NA"), (245, "NA"), (-2, "NA")]
 )
 def test_connections_are_listed_whatever_opcode_a_client_has_sent(opcode: int, shown: str) -> None:
-    """A client chooses the number: one that this server does not know must not end the command for all."""
+    """A client chooses the number: one that this server does not know must not end
+    the command for all."""
     harness = Harness()
     client = harness.connect()
     client.send(opcode)
@@ -620,11 +628,13 @@ def crowded_view(clients: int, watches: int, ephemerals: int) -> ServerView:
     ],
 )
 def test_long_lists_are_shown_in_steps(shown: str, pattern: bytes) -> None:
-    """Each step does a small part of the work; what changes between two of them does no harm, and what stays is shown once."""
+    """Each step does a small part of the work; what changes between two of them does no harm, and
+    what stays is shown once."""
     view = crowded_view(600, 6000, 6000)
 
     def begin() -> Task[object]:
-        words = answer(shown.encode(), view) if len(shown) == 4 else None  # "stats" begins with a word
+        # "stats" begins with a word.
+        words = answer(shown.encode(), view) if len(shown) == 4 else None
         return words if words is not None else answer_command(view, shown, {}, "/commands")
 
     steps: list[int] = []

@@ -1,4 +1,5 @@
-"""The audit log: which line belongs to which request, and what becomes of those that are refused."""
+"""The audit log: which line belongs to which request, and what becomes of those that
+are refused."""
 
 import pytest
 
@@ -79,7 +80,8 @@ def test_a_request_that_is_not_audited_takes_no_line_of_another(harness: Audited
     ids=["a mode that does not exist", "more parts than allowed", "a part that fails", "a check that fails"],
 )
 def test_a_multi_that_fails_is_one_line_and_leaves_nothing_behind(parts: list[tuple[int, object]]) -> None:
-    """Also one that is refused before it is decided: it is not kept until the client disconnects."""
+    """Also one that is refused before it is decided: it is not kept until the client
+    disconnects."""
     harness = Audited(max_multi_operations=3)
     client = harness.connect()
     for _ in range(3):
@@ -147,7 +149,8 @@ def test_requests_without_an_answer_at_the_end_of_the_connection_are_written_as_
 
 
 def test_ephemerals_of_a_session_that_ends_are_in_the_audit_log_of_each_member(harness: Audited) -> None:
-    """As in ZooKeeper, whose members each remove them; the session's client may have been at any of them."""
+    """As in ZooKeeper, whose members each remove them; the session's client may have
+    been at any of them."""
     client = harness.connect()
     client.call(OpCode.CREATE, create("/e", 1))
     client.call(OpCode.CLOSE_SESSION)

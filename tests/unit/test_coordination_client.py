@@ -1,4 +1,5 @@
-"""The coordination client against our server: pipelining, watches, lost connections, expired sessions."""
+"""The coordination client against our server: pipelining, watches, lost connections,
+expired sessions."""
 
 import asyncio
 import contextlib
@@ -211,7 +212,8 @@ def test_a_session_outlives_a_restart_of_the_server_with_its_watches(tmp_path: P
 
 
 def test_a_write_with_an_unknown_outcome_fails_and_is_retried_only_on_demand(tmp_path: Path) -> None:
-    """The connection breaks after the request was sent: CONNECTION_LOSS, or the outcome of the retry."""
+    """The connection breaks after the request was sent: CONNECTION_LOSS, or the
+    outcome of the retry."""
 
     async def run() -> None:
         async with running_server(tmp_path) as server, session(f"127.0.0.1:{server.port}") as client:
@@ -233,7 +235,8 @@ def test_a_write_with_an_unknown_outcome_fails_and_is_retried_only_on_demand(tmp
 
 
 def test_after_an_expired_session_a_new_one_begins(tmp_path: Path) -> None:
-    """A node of its own from the old session is replaced, whether the server has removed it already or not."""
+    """A node of its own from the old session is replaced, whether the server has
+    removed it already or not."""
 
     async def run() -> None:
         async with running_server(tmp_path) as server:
@@ -356,7 +359,8 @@ def test_a_request_ends_when_its_client_has_had_no_connection_for_its_patience(t
 
 
 def test_a_blocking_client_of_no_address_leaves_no_thread() -> None:
-    """A program that goes on with another address would have one more thread and loop for each try."""
+    """A program that goes on with another address would have one more thread and
+    loop for each try."""
     with pytest.raises(ConfigError, match="is not a list of coordination servers"):
         BlockingClient(SocketNetwork, "no address:x", rng=random.Random(1))
     assert [each for each in threading.enumerate() if each.name == "coordination-client"] == []

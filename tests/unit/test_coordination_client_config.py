@@ -19,7 +19,8 @@ def read_text(path: str) -> str:
 
 
 def test_names_of_kafkas_tools_mean_what_zookeepers_mean() -> None:
-    """zookeeper.ssl.client.enable, stores in lower case, and no verification of hosts for an empty algorithm."""
+    """zookeeper.ssl.client.enable, stores in lower case, and no verification of
+    hosts for an empty algorithm."""
     values = read_client_config(
         {
             "zookeeper.ssl.client.enable": "true",
@@ -78,7 +79,8 @@ def test_what_would_leave_a_connection_unprotected_is_refused(texts: dict[str, s
 
 
 def test_each_connection_has_a_sasl_client_of_its_own() -> None:
-    """From the section Client; none with zookeeper.sasl.client=false, and an error without the section."""
+    """From the section Client; none with zookeeper.sasl.client=false, and an error
+    without the section."""
     texts = {"java.security.auth.login.config": "jaas"}
     new = client_sasl(read_client_config(texts), read_text, bytes)
     assert new is not None

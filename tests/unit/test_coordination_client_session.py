@@ -1,4 +1,5 @@
-"""The client's session without a socket: against a list of frames, and against the server's processor in one process."""
+"""The client's session without a socket: against a list of frames, and against the server's
+processor in one process."""
 
 import random
 from collections import deque
@@ -178,7 +179,8 @@ def test_all_servers_are_tried_in_turn_before_there_is_a_pause() -> None:
 
 
 def test_the_time_for_one_server_is_its_share_of_the_session_timeout() -> None:
-    """So that all servers can be tried before the session expires; never less than half a second."""
+    """So that all servers can be tried before the session expires; never less than
+    half a second."""
     (effect,) = started().effects()
     assert effect == Connect("a", 1, TIMEOUT_MS // 3)
     scene = Scene(SERVERS, 900)
@@ -359,7 +361,8 @@ def test_a_watch_fires_once_for_each_callback() -> None:
 
 
 def test_watches_are_removed_without_a_connection_if_that_is_wanted() -> None:
-    """They neither fire nor are registered again; those of another kind, or on another node, are."""
+    """They neither fire nor are registered again; those of another kind, or on
+    another node, are."""
     scene = started()
     scene.connect()
     for xid, path in ((1, "/a"), (2, "/b")):
@@ -375,7 +378,8 @@ def test_watches_are_removed_without_a_connection_if_that_is_wanted() -> None:
 
 
 def test_a_refused_identity_fails_all_requests_and_ends_the_session() -> None:
-    """What waits and what comes fails with AUTH_FAILED, and no other connection is made, as any server would refuse it."""
+    """What waits and what comes fails with AUTH_FAILED, and no other connection is made, as
+    any server would refuse it."""
     scene = started()
     scene.connect()
     scene.session.add_auth("digest", b"bad")
@@ -497,7 +501,8 @@ def test_a_listener_may_close_the_session_when_it_expires() -> None:
 
 
 class Wire:
-    """The server's side of one connection: frames to the client wait here until they are delivered."""
+    """The server's side of one connection: frames to the client wait here until they
+    are delivered."""
 
     def __init__(self) -> None:
         self.to_client: deque[bytes] = deque()
@@ -528,7 +533,9 @@ class BackToBack(Scene):
         self.session.start()
 
     def step(self) -> bool:
-        """Perform what the session wants and deliver one frame; False when nothing is left to do."""
+        """Perform what the session wants and deliver one frame.
+
+        False when nothing is left to do."""
         for effect in self.effects():
             if isinstance(effect, Connect):
                 self.wire = Wire()
@@ -569,7 +576,8 @@ class BackToBack(Scene):
 @given(seed=st.integers(0, 1 << 32), cuts=st.lists(st.integers(0, 12), max_size=8))
 @settings(max_examples=60, deadline=None)
 def test_counted_writes_and_reads_survive_any_pattern_of_broken_connections(seed: int, cuts: list[int]) -> None:
-    """A conditional write that is repeated after CONNECTION_LOSS happens exactly once, and every operation finishes."""
+    """A conditional write that is repeated after CONNECTION_LOSS happens exactly once, and
+    every operation finishes."""
     rng = random.Random(seed)
     scene = BackToBack()
     made = scene.submit(create("/n", b""))

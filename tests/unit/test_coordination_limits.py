@@ -1,4 +1,5 @@
-"""What one client of a coordination server may have: connections, bytes of a frame, replies that it does not read."""
+"""What one client of a coordination server may have: connections, bytes of a frame,
+replies that it does not read."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -83,7 +84,8 @@ class Clients:
 
 
 def test_an_address_has_as_many_connections_as_maxclientcnxns_says(tmp_path: Path) -> None:
-    """Other addresses have their own; one that closes makes room, whether it was accepted or refused."""
+    """Other addresses have their own; one that closes makes room, whether it was
+    accepted or refused."""
     clients = Clients(tmp_path, maxClientCnxns=2)
     wires = [Wire() for _ in range(3)]
     opened = [clients.open(wire) for wire in wires]

@@ -1,4 +1,5 @@
-"""Thousands of sessions and nodes at once: the work for each stays the same, and goes in steps between which others are served.
+"""Thousands of sessions and nodes at once: the work for each stays the same, and goes in steps
+between which others are served.
 
 Work is counted in calls, of C functions too, because times depend on the machine.
 """
@@ -75,13 +76,15 @@ def work_of_expirations(count: int) -> int:
 
 
 def test_ends_of_many_sessions_take_work_in_proportion_to_their_number() -> None:
-    """Four times as many take four times the work, though none is committed before the last one is proposed."""
+    """Four times as many take four times the work, though none is committed before
+    the last one is proposed."""
     small = work_of_expirations(50)
     assert work_of_expirations(200) < 4.2 * small
 
 
 def test_sessions_that_expire_together_end_one_at_a_time_and_are_closing_at_once() -> None:
-    """Their clients can neither write nor come back while others are served between two steps; no step ends two of them."""
+    """Their clients can neither write nor come back while others are served between two steps;
+    no step ends two of them."""
     harness = Harness()
     silent = [harness.connect() for _ in range(3)]
     for number, client in enumerate(silent):
@@ -133,7 +136,8 @@ def plain_ephemerals(staged: Staged, paths: list[str], session_id: int) -> set[s
     )
 )
 def test_staged_ephemerals_are_those_of_a_walk_over_all_nodes(steps: list[object]) -> None:
-    """Whatever two sessions create, change and delete in the same places, committed in any groups; also in multis that fail."""
+    """Whatever two sessions create, change and delete in the same places, committed in any groups;
+    also in multis that fail."""
     harness = Harness()
     clients, processor = [harness.connect() for _ in range(2)], harness.processor
     staged = processor._prep.staged
@@ -155,7 +159,9 @@ def test_staged_ephemerals_are_those_of_a_walk_over_all_nodes(steps: list[object
 
 
 def work_of_closing(count: int) -> int:
-    """The work to decide and commit the end of a session with so many ephemerals, below one parent; it changes the parent once."""
+    """The work to decide and commit the end of a session with so many ephemerals, below one parent.
+
+    It changes the parent once."""
     harness = Harness()
     client, processor = harness.connect(), harness.processor
     create(client, "/e")
@@ -170,7 +176,8 @@ def work_of_closing(count: int) -> int:
 
 
 def test_the_end_of_a_session_takes_work_in_proportion_to_its_ephemerals() -> None:
-    """Five times as many take at most five times the work; also where their names are in the order of creation."""
+    """Five times as many take at most five times the work; also where their names are
+    in the order of creation."""
     assert work_of_closing(5000) < 5.1 * work_of_closing(1000)
 
 
@@ -183,7 +190,8 @@ def test_the_end_of_a_session_takes_work_in_proportion_to_its_ephemerals() -> No
 def test_the_end_of_a_session_leaves_what_deletions_one_by_one_leave(
     there: list[str], listed: list[str], zxid: int
 ) -> None:
-    """Nodes, digest and events, also over a fuzzy snapshot: where nodes of the list are gone, and others are not in it."""
+    """Nodes, digest and events, also over a fuzzy snapshot: where nodes of the list are gone,
+    and others are not in it."""
     results = []
     for close in (close_at_once, close_one_by_one):
         tree = Tree()
@@ -234,7 +242,8 @@ def close_one_by_one(tree: Tree, stamp: Stamp, txn: CloseSessionTxn) -> list[Eve
 
 
 def test_due_nodes_are_proposed_one_at_a_time_up_to_the_limit_the_oldest_first() -> None:
-    """A sweep that is under way is not begun again, and leaves a container that is in use meanwhile."""
+    """A sweep that is under way is not begun again, and leaves a container that is
+    in use meanwhile."""
     harness = Harness(ttl_nodes=True)
     client, processor = harness.connect(), harness.processor
     for name in "zyx":
@@ -255,7 +264,8 @@ def test_due_nodes_are_proposed_one_at_a_time_up_to_the_limit_the_oldest_first()
 
 
 def test_many_nodes_are_looked_at_in_steps() -> None:
-    """A step looks at a limited number of nodes that stay, and what a sweep has not reached yet may be deleted meanwhile."""
+    """A step looks at a limited number of nodes that stay, and what a sweep has not reached yet
+    may be deleted meanwhile."""
     harness = Harness()
     client, processor = harness.connect(), harness.processor
     for number in range(350):
@@ -273,7 +283,8 @@ def test_many_nodes_are_looked_at_in_steps() -> None:
 
 
 def test_frames_that_came_together_are_left_behind_many_changes() -> None:
-    """So the connection sees whether other clients have waited for long; small writes are taken together."""
+    """So the connection sees whether other clients have waited for long; small
+    writes are taken together."""
     harness = Harness()
     client, processor = harness.connect(), harness.processor
     small = [encode_request(number, OpCode.CREATE, CreateRequest(f"/n{number}", b"", OPEN, 1)) for number in range(100)]
@@ -292,7 +303,8 @@ def many_creates(name: str, count: int = 1000) -> list[tuple[int, object]]:
 
 
 def test_a_piece_of_commits_is_limited_by_changes_and_has_at_least_one_transaction() -> None:
-    """Of small writes 100, also if their data is large; of multis and ends of sessions fewer, the larger they are."""
+    """Of small writes 100, also if their data is large; of multis and ends of sessions
+    fewer, the larger they are."""
     harness = Harness()
     client, processor = harness.connect(), harness.processor
     for number in range(120):
@@ -392,8 +404,10 @@ class GatedExecutor(ThreadPoolExecutor):
 
 
 def commit_multis(directory: Path, stop_at: int = -1) -> tuple[list[int], list[int]]:
-    """Have a sync cover several large multis. The numbers of writes under way that other work on the loop has seen, and the errors
-    in the answers; with so many writes under way the server is stopped."""
+    """Have a sync cover several large multis.
+
+    The numbers of writes under way that other work on the loop has seen, and the errors in the
+    answers; with so many writes under way the server is stopped."""
     texts = {"dataDir": str(directory), "clientPort": "0", "clientPortAddress": "127.0.0.1"}
     seen: list[int] = []
 
@@ -436,7 +450,8 @@ def commit_multis(directory: Path, stop_at: int = -1) -> tuple[list[int], list[i
 
 
 def test_others_have_their_turn_between_large_transactions_of_one_sync(tmp_path: Path) -> None:
-    """All that a sync covers is committed in order, one large transaction in a turn of the event loop."""
+    """All that a sync covers is committed in order, one large transaction in a turn
+    of the event loop."""
     seen, errors = commit_multis(tmp_path)
     assert errors == [0] * MULTIS
     assert max(seen) == MULTIS
@@ -467,7 +482,8 @@ def tree_of(parents: int, leaves: int) -> Harness:
 
 
 def test_all_children_are_counted_by_their_parents() -> None:
-    """The work is the same for a hundred times as many leaves, and what is not below the path does not count."""
+    """The work is the same for a hundred times as many leaves, and what is not below
+    the path does not count."""
     work = []
     for leaves in (10, 1000):
         client = tree_of(3, leaves).connect()
@@ -482,7 +498,8 @@ def test_all_children_are_counted_by_their_parents() -> None:
 
 
 def test_others_are_served_while_the_children_of_many_nodes_are_counted() -> None:
-    """What comes behind the count on its connection waits for it; a node that is not there is refused at once."""
+    """What comes behind the count on its connection waits for it; a node that is not
+    there is refused at once."""
     harness = tree_of(6000, 1)
     client, other = harness.connect(), harness.connect()
     xid = client.send(OpCode.GET_ALL_CHILDREN_NUMBER, GetAllChildrenNumberRequest("/a"))
@@ -525,7 +542,8 @@ def run_slices(client: Client) -> int:
 
 @pytest.mark.parametrize("opcode", [OpCode.GET_CHILDREN, OpCode.GET_CHILDREN2, OpCode.MULTI_READ])
 def test_very_many_children_are_listed_in_slices_as_few_are_at_once(opcode: OpCode) -> None:
-    """Others are served in between; the answer is of the moment of the request, with its zxid, and holds what comes behind it."""
+    """Others are served in between; the answer is of the moment of the request, with its zxid, and
+    holds what comes behind it."""
     harness = with_children(MANY_CHILDREN)
     client, other = harness.connect(), harness.connect()
     zxid = harness.processor.database.last_zxid
@@ -561,7 +579,8 @@ def test_very_many_children_are_listed_in_slices_as_few_are_at_once(opcode: OpCo
 
 
 def test_replies_keep_their_order_behind_several_long_answers() -> None:
-    """Reads that waited for a write, short and long, and the end of the session, which all came together."""
+    """Reads that waited for a write, short and long, and the end of the session,
+    which all came together."""
     harness = with_children(MANY_CHILDREN)
     client = harness.connect()
     long = GetChildrenRequest("/c", False)

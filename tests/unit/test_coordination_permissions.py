@@ -113,7 +113,9 @@ def authenticate(client: Client, credentials: bytes, scheme: str = "digest") -> 
 
 
 def stranger(perms: int, **limits: object) -> Client:
-    """A client that has ``perms`` on a node and on its child. Both belong to Bob, who has all permissions."""
+    """A client that has ``perms`` on a node and on its child.
+
+    Both belong to Bob, who has all permissions."""
     harness = Harness(ttl_nodes=True, **limits)
     bob = harness.connect()
     authenticate(bob, b"bob:pw")
@@ -184,7 +186,8 @@ def test_password_hashes_are_shown_to_clients_that_may_administer_the_node(
 
 
 def test_a_read_only_server_asks_for_the_password_of_a_session() -> None:
-    """Somebody who knows the id of a session alone cannot take it over, and its client stays connected."""
+    """Somebody who knows the id of a session alone cannot take it over, and its
+    client stays connected."""
     reader = Harness(read_only=True)
     first = Client(reader, read_only=True)
     session_id = first.connected().session_id
@@ -212,7 +215,8 @@ class Leader:
 
 
 def test_a_learner_asks_its_leader_about_sessions_whose_password_the_client_knows() -> None:
-    """A wrong password is answered at once as an unknown session; what the leader answers decides about the others."""
+    """A wrong password is answered at once as an unknown session; what the leader answers
+    decides about the others."""
     leader = Leader()
     learner = Harness(forwarder=leader)
     thief = Client(learner, session_id=7, password=b"0" * 16)
@@ -278,7 +282,9 @@ def test_a_client_that_must_authenticate_is_not_served_before_it_has() -> None:
 
 
 def sasl_client(password: str, rules: AccessRules) -> tuple[Client, list[tuple[int, SetSASLResponse]]]:
-    """Bob's conversation with the server, with his password or another one; the server's answers."""
+    """Bob's conversation with the server, with his password or another one.
+
+    The server's answers."""
     client = Harness(access=rules).connect()
     bob = DigestMd5Client("bob", password, "zookeeper", "zk-sasl-md5", lambda size: b"c" * size)
     answers: list[tuple[int, SetSASLResponse]] = []
@@ -367,7 +373,8 @@ def test_the_name_anyone_opens_a_node_in_the_scheme_world_alone() -> None:
 
 
 def test_a_reconfiguration_needs_the_permission_to_write_the_configuration() -> None:
-    """With the first list, which lets everyone read, only the super user has it; nothing is proposed for others."""
+    """With the first list, which lets everyone read, only the super user has it;
+    nothing is proposed for others."""
     proposed: list[int] = []
     members = QuorumConfiguration.parse({"server.1": "10.0.0.1:2888:3888;2181"})
     operation = leader_operation(

@@ -75,7 +75,8 @@ def test_a_write_is_neither_visible_nor_answered_before_it_is_logged(harness: Ha
 
 
 def test_reads_wait_for_earlier_writes_of_their_session(harness: Harness) -> None:
-    """Replies come in the order of the requests, and each read sees the writes before it and none after it."""
+    """Replies come in the order of the requests, and each read sees the writes
+    before it and none after it."""
     client = harness.connect()
     client.call(OpCode.CREATE, CreateRequest("/a", b"0", OPEN, 0))
     for number in range(1, 4):
@@ -175,7 +176,8 @@ def writes(draw: st.DrawFn) -> tuple[int, object]:
     )
 )
 def test_any_grouping_of_commits_gives_the_tree_that_the_log_gives(steps: list[object]) -> None:
-    """Staged changes that are committed in pieces equal a plain replay: nodes, digests, children, ephemerals."""
+    """Staged changes that are committed in pieces equal a plain replay: nodes,
+    digests, children, ephemerals."""
     harness = Harness()
     client = harness.connect()
     for step in steps:
@@ -322,7 +324,8 @@ def test_watches_are_set_again_relative_to_the_clients_last_zxid(harness: Harnes
 
 
 def test_many_watches_are_set_in_slices_between_which_others_are_served(harness: Harness) -> None:
-    """Their connection takes no request meanwhile; a change between two slices fires what is set, and is seen by the rest."""
+    """Their connection takes no request meanwhile; a change between two slices fires what is set,
+    and is seen by the rest."""
     first, other = harness.connect(), harness.connect()
     paths = [f"/n{number}" for number in range(1800)]
     for path in (paths[0], paths[-1]):
@@ -346,7 +349,8 @@ def test_many_watches_are_set_in_slices_between_which_others_are_served(harness:
 
 
 def test_slices_of_many_clients_take_turns_and_end_with_their_connection(harness: Harness) -> None:
-    """In each turn one slice of one client; what a closed connection has set is removed, and no more is set."""
+    """In each turn one slice of one client; what a closed connection has set is
+    removed, and no more is set."""
     clients = [harness.connect() for _ in range(3)]
     paths = [f"/n{number}" for number in range(1200)]
     xids = [client.send(OpCode.SET_WATCHES, SetWatches(0, [], paths, [])) for client in clients]
@@ -368,7 +372,8 @@ def test_slices_of_many_clients_take_turns_and_end_with_their_connection(harness
 
 
 def test_watchers_of_events_and_sessions_that_expire_are_counted(harness: Harness) -> None:
-    """As monitors see them: how many watchers each event had, how many sessions have expired or gone on."""
+    """As monitors see them: how many watchers each event had, how many sessions have
+    expired or gone on."""
     watchers = [harness.connect() for _ in range(2)]
     for watcher in watchers:
         watcher.call(OpCode.EXISTS, ExistsRequest("/n", True))
@@ -412,7 +417,8 @@ def test_watches_end_with_their_connection(harness: Harness) -> None:
 
 
 def test_ephemerals_live_as_long_as_their_session(harness: Harness) -> None:
-    """A session with requests stays; a silent one expires a tick after its timeout, with its nodes."""
+    """A session with requests stays; a silent one expires a tick after its timeout,
+    with its nodes."""
     silent, lively = harness.connect(), harness.connect()
     silent.call(OpCode.CREATE, CreateRequest("/silent", b"", OPEN, 1))
     lively.call(OpCode.CREATE, CreateRequest("/lively", b"", OPEN, 1))
@@ -531,7 +537,8 @@ def test_a_forwarded_write_of_a_session_that_has_ended_is_refused(harness: Harne
 
 
 def test_only_empty_containers_and_ttl_nodes_are_deleted_by_the_server_itself() -> None:
-    """A node of another kind that took the place of a container meanwhile stays; so do the nodes of the system."""
+    """A node of another kind that took the place of a container meanwhile stays; so do
+    the nodes of the system."""
     harness = Harness()
     client = harness.connect()
     client.call(OpCode.CREATE, CreateRequest("/plain", b"", OPEN, 0))
@@ -556,7 +563,8 @@ def test_only_empty_containers_and_ttl_nodes_are_deleted_by_the_server_itself() 
 
 
 def test_a_read_only_server_refuses_a_session_that_only_a_leader_keeps_alive(harness: Harness) -> None:
-    """A session that began on a read-only server reconnects, and ends without a transaction; writes are refused."""
+    """A session that began on a read-only server reconnects, and ends without a
+    transaction; writes are refused."""
     known = harness.connect().response
     reader = Harness(harness.replayed(), read_only=True)
     refused = Client(reader, session_id=known.session_id, password=known.password, read_only=True)
@@ -609,7 +617,8 @@ def test_time_outs_are_negotiated_within_bounds(harness: Harness) -> None:
 
 
 def test_containers_and_ttl_nodes_are_deleted_when_their_time_is_over() -> None:
-    """A container after its last child, or without any if that is wanted; a TTL node when it is empty and unchanged."""
+    """A container after its last child, or without any if that is wanted; a TTL node when
+    it is empty and unchanged."""
     harness = Harness(ttl_nodes=True)
     client = harness.connect()
     client.call(OpCode.CREATE_CONTAINER, CreateRequest("/c", b"", OPEN, 4))
@@ -712,7 +721,8 @@ def test_a_reply_larger_than_allowed_is_refused() -> None:
 
 
 def test_a_multi_read_that_lists_very_many_children_is_refused(harness: Harness) -> None:
-    """Of one large node again and again, or of several; one listing alone may be as long as getChildren's."""
+    """Of one large node again and again, or of several; one listing alone may be as
+    long as getChildren's."""
     client = harness.connect()
     for path in ("/a", "/b"):
         client.call(OpCode.CREATE, CreateRequest(path, b"", OPEN, 0))
@@ -775,7 +785,8 @@ def test_random_bytes_never_break_the_processor(harness: Harness) -> None:
 
 
 def test_frames_that_came_together_are_left_behind_large_replies() -> None:
-    """A hundred requests for the children of a large node are not answered in one step; small ones are."""
+    """A hundred requests for the children of a large node are not answered in one
+    step; small ones are."""
     harness = Harness()
     client = harness.connect()
     for number in range(1000):

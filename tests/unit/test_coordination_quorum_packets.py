@@ -1,4 +1,5 @@
-"""The messages between the members of an ensemble, byte for byte, and what hostile bytes do to their readers."""
+"""The messages between the members of an ensemble, byte for byte, and what hostile
+bytes do to their readers."""
 
 import contextlib
 import struct
@@ -76,7 +77,8 @@ def test_bytes_behind_a_snapshot_packet_are_no_packets() -> None:
 
 @pytest.mark.parametrize("size", [-2, 1001, 2**31 - 1])
 def test_a_length_that_lies_is_refused_at_once(size: int) -> None:
-    """Negative lengths and those above the limit end the connection before anything is kept for them."""
+    """Negative lengths and those above the limit end the connection before anything
+    is kept for them."""
     reader = PacketReader(1000)
     reader.feed(struct.pack(">iqi", 1, 0, size) + b"\xff\xff\xff\xff")
     with pytest.raises(MalformedRecordError):
@@ -125,7 +127,8 @@ def some_state() -> Database:
 
 @pytest.mark.parametrize("step", [1, 7, 1000, 1 << 20])
 def test_a_snapshot_is_found_in_the_stream_and_read(step: int) -> None:
-    """The scanner finds the end however the bytes come; the state and its digest are those of the leader."""
+    """The scanner finds the end however the bytes come; the state and its digest are
+    those of the leader."""
     database = some_state()
     stream = b"".join(encode_snapshot_for_learner(database)) + SNAPSHOT_SIGNATURE + b"behind"
     scanner = SnapshotScanner()

@@ -103,7 +103,8 @@ def test_usage_equals_a_count_of_the_nodes_that_the_nearest_quota_covers(
 def test_a_hard_limit_is_the_largest_usage_that_is_not_refused(
     tree: QuotaTree, limits: bytes | None, count: int | str | None, data_bytes: int | str | None
 ) -> None:
-    """Soft limits refuse nothing; limits that cannot be read refuse everything, as StatsTrack reads them."""
+    """Soft limits refuse nothing; limits that cannot be read refuse everything, as
+    StatsTrack reads them."""
     tree.limit("/a", limits)
     for limit, more_to in ((count, lambda n: (0, n)), (data_bytes, lambda n: (n, 0))):
         if isinstance(limit, str):
@@ -124,7 +125,8 @@ def test_data_that_shrinks_is_refused_while_it_stays_above_the_limit(tree: Quota
 
 
 def test_usage_that_a_client_wrote_goes_on_from_there(tree: QuotaTree) -> None:
-    """Missing fields count from -1, other fields stay, in order; only a new node or new data writes it again."""
+    """Missing fields count from -1, other fields stay, in order; only a new node or
+    new data writes it again."""
     tree.limit("/a", b"countHardLimit=2")
     tree.write(f"{QUOTA}/a/zookeeper_stats", b"zz=1;count=9223372036854775807;Beta=-4")
     tree.write("/a", b"x")

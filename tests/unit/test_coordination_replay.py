@@ -1,4 +1,5 @@
-"""The log at the start: no transaction is missing in silence, at its beginning, between its files, or before a snapshot."""
+"""The log at the start: no transaction is missing in silence, at its beginning, between its
+files, or before a snapshot."""
 
 import logging
 import struct
@@ -84,7 +85,8 @@ def test_a_healthy_directory_is_loaded_whole(tmp_path: Path, entries: list[Entry
 def test_an_older_file_that_lost_its_end_before_another_epoch_is_refused_by_the_digest(
     tmp_path: Path, entries: list[Entry], left: int
 ) -> None:
-    """Zxids show no gap there, for an epoch may end anywhere; cut between two entries, it does not even look torn."""
+    """Zxids show no gap there, for an epoch may end anywhere; cut between two entries, it
+    does not even look torn."""
     first = boundary(entries)
     folder = make_directory(tmp_path, entries, files=[0, first - 20, first], snapshots=[0])
     older = folder / log_name(entries[first - 20][0])
@@ -114,7 +116,8 @@ def test_an_older_file_that_ends_torn_is_refused_where_the_next_one_does_not_fol
 def test_an_older_file_that_ends_torn_is_repaired_where_the_next_one_follows_its_last_whole_transaction(
     tmp_path: Path, entries: list[Entry], caplog: pytest.LogCaptureFixture, reserved: int
 ) -> None:
-    """So do Apache's servers leave a crash: they begin a new file, and the torn one stays as it is."""
+    """So do Apache's servers leave a crash: they begin a new file, and the torn one
+    stays as it is."""
     first = boundary(entries)
     for start, stop in ((20, 30), (20, first)):
         folder = make_directory(tmp_path / f"{stop}", entries, files=[0, start, stop], snapshots=[0])
@@ -148,7 +151,8 @@ def test_a_file_with_another_ones_content_is_refused(tmp_path: Path, alone: list
 def test_a_snapshot_with_another_ones_content_is_not_used(
     tmp_path: Path, alone: list[Entry], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its name would say that it holds more than it does; an older one and the log serve, or the start ends."""
+    """Its name would say that it holds more than it does; an older one and the log
+    serve, or the start ends."""
     folder = make_directory(tmp_path, alone, files=[0, 20, 40], snapshots=[0, 20, 40])
     newer, older = (folder / f"snapshot.{alone[number - 1][0]:x}" for number in (40, 20))
     newer.write_bytes(older.read_bytes())
@@ -160,7 +164,8 @@ def test_a_snapshot_with_another_ones_content_is_not_used(
 
 
 def cut_seals(snapshot: bytes, *, zxid: int | None, digest_zxid: int | None, digest: int | None = None) -> bytes:
-    """A snapshot as another version writes it: without its last zxid, with another digest, or with none."""
+    """A snapshot as another version writes it: without its last zxid, with another
+    digest, or with none."""
     seal = 8 + 5
     end = len(snapshot) - 2 * seal - 8 - 20
     out = bytearray(snapshot[:end])
@@ -175,7 +180,8 @@ def cut_seals(snapshot: bytes, *, zxid: int | None, digest_zxid: int | None, dig
 
 
 def fuzzy(folder: Path, entries: list[Entry], named: int, until: int, **changes: int | None) -> None:
-    """A snapshot that is named for one moment and holds the state of a later one, as Apache's servers write them."""
+    """A snapshot that is named for one moment and holds the state of a later one, as
+    Apache's servers write them."""
     storage = opened(folder)
     storage.save_snapshot(replayed(entries[:until]))
     storage.close()
@@ -240,7 +246,8 @@ def test_a_snapshot_of_a_state_that_may_be_ahead_names_no_digest(tmp_path: Path,
 def test_a_log_that_ends_before_the_newest_snapshot_of_a_server_alone_is_refused(
     tmp_path: Path, alone: list[Entry]
 ) -> None:
-    """A transaction is logged before it is in a snapshot: the log was cut, with what came after the snapshot."""
+    """A transaction is logged before it is in a snapshot: the log was cut, with what
+    came after the snapshot."""
     folder = make_directory(tmp_path, alone, files=[0, 20], snapshots=[0, 40])
     log = folder / log_name(alone[20][0])
     whole = log.read_bytes()
@@ -301,7 +308,8 @@ def test_a_file_without_its_header_is_refused_where_it_does_not_follow(
 def test_a_log_without_a_snapshot_is_taken_from_its_first_transaction_on(
     tmp_path: Path, entries: list[Entry], alone: list[Entry]
 ) -> None:
-    """ZooKeeper before 3.4 has such directories; a log that begins in a later epoch shows by its digests that it is not whole."""
+    """ZooKeeper before 3.4 has such directories; a log that begins in a later epoch shows by its
+    digests that it is not whole."""
     for name, whole in (("alone", alone), ("ensemble", entries)):
         make_directory(tmp_path / name, whole, files=[0, 20], snapshots=[])
         assert state(load(tmp_path / name)) == state(replayed(whole))

@@ -108,7 +108,8 @@ def test_lists_are_checked_and_auth_is_replaced() -> None:
     ids=repr,
 )
 def test_a_null_in_a_list_is_answered_as_apaches_server_does(acl: list[ACL], code: ErrorCode | None) -> None:
-    """``auth`` needs no id; elsewhere a null is an error, and never an exception that ends the connection."""
+    """``auth`` needs no id; elsewhere a null is an error, and never an exception
+    that ends the connection."""
     ids = [ip_id("10.0.0.1"), BOB]
     if code is None:
         assert None not in [entry.id.id for entry in checked_acl(acl, ids, "/a", SCHEMES)]
@@ -185,7 +186,8 @@ def test_session_ids_of_servers_and_starts_differ() -> None:
 
 
 def test_a_long_path_is_kept_once() -> None:
-    """The tree's nodes and the lists of their children share it; a node that is created again does, too."""
+    """The tree's nodes and the lists of their children share it; a node that is
+    created again does, too."""
     tree = Tree()
     path = ""
     for _ in range(300):

@@ -1,4 +1,5 @@
-"""The server on a loop inside the test's process: start, stop, four-letter words, snapshots while it serves."""
+"""The server on a loop inside the test's process: start, stop, four-letter words,
+snapshots while it serves."""
 
 import asyncio
 import logging
@@ -168,7 +169,8 @@ def test_every_four_letter_word_answers_and_the_whitelist_holds(tmp_path: Path) 
 def write_until_files(directory: Path, client: RawClient, wanted: dict[str, int], data: bytes = b"") -> int:
     """Create nodes until there are so many files of each pattern; how many nodes.
 
-    What is written while a snapshot is under way begins none, so the number of writes alone says little.
+    What is written while a snapshot is under way begins none, so the number of
+    writes alone says little.
     """
     number = 0
 
@@ -295,7 +297,9 @@ def test_a_setting_that_asks_for_missing_protection_ends_the_start(name: str, te
     ],
 )
 def test_a_setting_of_access_in_another_case_ends_the_start(name: str) -> None:
-    """ZooKeeper ignores it, and the server would look protected and be open. The error has the right spelling."""
+    """ZooKeeper ignores it, and the server would look protected and be open.
+
+    The error has the right spelling."""
     with pytest.raises(
         ConfigError, match="is unknown, and .*: write (secureClientPort|enforce|sessionRequire|sslQuorum|quorum)"
     ):
@@ -394,7 +398,8 @@ def test_before_the_session_only_small_frames_are_accepted(tmp_path: Path, caplo
 
 
 def test_the_four_letter_words_say_what_the_server_is(tmp_path: Path) -> None:
-    """The version that clients compare is ZooKeeper's; Barnabas' own stands behind it, with its date as monitors parse it."""
+    """The version that clients compare is ZooKeeper's; Barnabas' own stands behind it, with its
+    date as monitors parse it."""
 
     def ask(port: int) -> None:
         version = f"3.9.4-barnabas-{__version__}, built on {__date__} 00:00 UTC"
@@ -465,7 +470,8 @@ def test_protection_that_cannot_work_ends_the_start(tmp_path: Path, texts: dict[
 def test_the_audit_log_has_a_line_for_each_write_with_its_user(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Start and stop, successes, failures, a failed multi, the end of a session; no reads, no hashes, and no forged lines."""
+    """Start and stop, successes, failures, a failed multi, the end of a session; no reads, no
+    hashes, and no forged lines."""
     caplog.set_level(logging.INFO, "barnabas.audit")
 
     def write(port: int) -> None:

@@ -99,7 +99,8 @@ async def turns() -> None:
 def test_a_restored_state_is_what_a_restart_finds_although_snapshots_were_under_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One is being written and others wait, before and behind the restore: none of the old state comes after it."""
+    """One is being written and others wait, before and behind the restore: none of the
+    old state comes after it."""
     gate = Gate(monkeypatch)
 
     async def use(server: Server) -> None:
@@ -242,7 +243,8 @@ def test_no_snapshot_follows_a_restore_that_failed(tmp_path: Path, monkeypatch: 
 
 
 def test_access_control_lists_are_forgotten_only_if_no_node_has_them_when_it_counts() -> None:
-    """Neither those of a write that is decided and committed later, nor of one that comes while the nodes are walked."""
+    """Neither those of a write that is decided and committed later, nor of one that comes
+    while the nodes are walked."""
     harness = Harness()
     client, tree = harness.connect(), harness.processor.database.tree
 

@@ -125,7 +125,8 @@ def test_every_flipped_byte_before_the_last_transaction_is_refused(tmp_path: Pat
 
 
 def test_a_zeroed_block_in_the_middle_is_refused(tmp_path: Path, storage: Storage) -> None:
-    """Zeros are reserved room only at the end of the file, also where a crash lost a sector of a batch."""
+    """Zeros are reserved room only at the end of the file, also where a crash lost a
+    sector of a batch."""
     write(storage, 1, 2)
     storage.log.append(3, [transaction(zxid) for zxid in range(3, 60)])
     storage.log.close()
@@ -138,7 +139,9 @@ def test_a_zeroed_block_in_the_middle_is_refused(tmp_path: Path, storage: Storag
 
 @pytest.mark.parametrize("reserved", [0, 4096], ids=["exact", "reserved room"])
 def test_every_flipped_bit_of_the_last_transaction_is_refused(tmp_path: Path, storage: Storage, reserved: int) -> None:
-    """The entry is whole, so it may have been acknowledged. The error names file, offset and remedy."""
+    """The entry is whole, so it may have been acknowledged.
+
+    The error names file, offset and remedy."""
     write(storage, 1, 4)
     storage.log.close()
     whole = log_of(tmp_path).read_bytes()
@@ -186,7 +189,8 @@ def test_a_torn_entry_is_cut_off_with_a_warning(
 def test_any_sectors_that_a_crash_leaves_of_an_unsynced_entry_let_the_server_start(
     tmp_path: Path, sizes: int, lost: set[int], last_sectors: int
 ) -> None:
-    """Some sectors of the entry are zeros, and the file may end within it: torn, or whole if nothing is missing."""
+    """Some sectors of the entry are zeros, and the file may end within it: torn, or
+    whole if nothing is missing."""
     path = tmp_path / str(len(list(tmp_path.iterdir())))
     storage = open_storage(path)
     write(storage, 1, 3)
@@ -228,7 +232,8 @@ def log_that_ends_at(path: Path, end: int) -> bytes:
 def test_an_unsynced_entry_whose_head_straddles_sectors_is_torn_when_one_of_them_is_missing(
     tmp_path: Path, before: int
 ) -> None:
-    """Part of the checksum, or of the size, is zeros; sizes of one, two and three bytes, any sectors missing."""
+    """Part of the checksum, or of the size, is zeros; sizes of one, two and three
+    bytes, any sectors missing."""
     synced = log_that_ends_at(tmp_path, 1024 - before)
     path = tmp_path / "log.1"
     for size in (100, 300, 700, 1500, 70_000):
@@ -260,7 +265,8 @@ def test_a_flipped_bit_in_an_entry_whose_head_straddles_sectors_is_refused(tmp_p
 
 
 def test_a_torn_entry_whose_data_hold_the_bytes_of_entries_is_cut_off(tmp_path: Path) -> None:
-    """What a client stores in a znode is not a transaction behind the torn one, unless the head of that one is missing."""
+    """What a client stores in a znode is not a transaction behind the torn one, unless the
+    head of that one is missing."""
     synced = log_that_ends_at(tmp_path, 700)
     path = tmp_path / "log.1"
     some = random.Random(1).randbytes
@@ -280,7 +286,8 @@ def test_a_torn_entry_whose_data_hold_the_bytes_of_entries_is_cut_off(tmp_path: 
 
 @pytest.mark.parametrize("claimed", [1 << 30, 5000, 150], ids=["beyond the file", "beyond the data", "within the data"])
 def test_a_wrong_size_does_not_hide_the_transactions_behind_it(tmp_path: Path, claimed: int) -> None:
-    """Checksum and size of an acknowledged entry are wrong; the size leads over entries that are valid."""
+    """Checksum and size of an acknowledged entry are wrong; the size leads over
+    entries that are valid."""
     synced = log_that_ends_at(tmp_path, 700)
     damaged = bytearray(synced + b"".join(entry(zxid) for zxid in range(3, 8)) + bytes(8000))
     struct.pack_into(">qi", damaged, len(synced), 77, claimed)
@@ -336,7 +343,8 @@ def test_a_snapshot_says_its_zxid() -> None:
 
 
 def test_a_snapshot_of_apaches_without_a_digest_is_read() -> None:
-    """A server that has applied no transaction since its start writes zxid 0 and digest 0: there is nothing to compare."""
+    """A server that has applied no transaction since its start writes zxid 0 and digest 0:
+    there is nothing to compare."""
     database = filled()
     with_digest = b"".join(encode_snapshot(database))
     nodes = with_digest[: -(DIGEST_BYTES + ZXID_BYTES)]
@@ -455,7 +463,8 @@ def test_a_damaged_snapshot_is_refused(data: st.DataObject) -> None:
     else:
         bad = bytearray(whole[: data.draw(st.integers(0, len(whole) - 1))])
         if len(bad) in (len(whole) - ZXID_BYTES, len(whole) - ZXID_BYTES - DIGEST_BYTES):
-            return  # without the zxid, or the digest too, it is a snapshot as older versions write it
+            # Without the zxid, or the digest too, it is a snapshot as older versions write it.
+            return
     with pytest.raises(CorruptDataError):
         read_snapshot(bytes(bad), "test", 199)
 
@@ -554,7 +563,8 @@ def test_a_snapshot_that_is_abandoned_leaves_nothing(tmp_path: Path, storage: St
 
 
 def test_a_state_that_a_leader_sent_leaves_no_older_file(tmp_path: Path, storage: Storage) -> None:
-    """Between the older transactions and the state is a gap, which a restart from them would not see."""
+    """Between the older transactions and the state is a gap, which a restart from
+    them would not see."""
     write(storage, 1, 20)
     storage.save_snapshot(storage.load()[0])
     sent = Database()
@@ -582,7 +592,8 @@ def test_an_unfinished_snapshot_is_removed(tmp_path: Path, storage: Storage) -> 
 
 @pytest.mark.parametrize(("suffix", "kind"), [("gz", CompressionType.GZIP), ("snappy", CompressionType.SNAPPY)])
 def test_a_compressed_snapshot_is_read(tmp_path: Path, storage: Storage, suffix: str, kind: CompressionType) -> None:
-    """Apache's servers write it with snapshot.compression.method; a damaged one is no reason to start empty."""
+    """Apache's servers write it with snapshot.compression.method; a damaged one is
+    no reason to start empty."""
     database = filled()
     whole = b"".join(bytes(part) for part in encode_snapshot(database))
     path = tmp_path / "version-2" / f"snapshot.{database.last_zxid:x}.{suffix}"
@@ -629,7 +640,9 @@ def test_a_restored_state_takes_the_place_of_the_servers_own(tmp_path: Path, sto
 def test_a_crash_during_a_restore_leaves_the_old_state_or_the_new_one(
     tmp_path: Path, storage: Storage, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
-    """At whichever rename; a start completes what is committed. No file of the old state is lost."""
+    """At whichever rename; a start completes what is committed.
+
+    No file of the old state is lost."""
     database = filled()
     restoration = arriving(storage, database)
     left = step
@@ -697,7 +710,8 @@ def restore_again(storage: Storage) -> None:
 
 @pytest.mark.parametrize("separate_logs", [False, True])
 def test_each_folder_before_a_restore_holds_one_state(tmp_path: Path, separate_logs: bool) -> None:
-    """Also if the names of its files do not overlap with those that a folder holds, and the folders of one directory are gone."""
+    """Also if the names of its files do not overlap with those that a folder holds, and the folders
+    of one directory are gone."""
     logs = tmp_path / "logs" if separate_logs else tmp_path / "data"
     storage = Storage(FILES, str(tmp_path / "data"), str(logs), preallocate_bytes=4096)
     storage.open()
@@ -722,7 +736,8 @@ def test_each_folder_before_a_restore_holds_one_state(tmp_path: Path, separate_l
 def test_a_crash_during_a_restore_does_not_divide_the_state_before(
     tmp_path: Path, storage: Storage, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
-    """The next start moves the rest of its files to the same folder, although another one is there."""
+    """The next start moves the rest of its files to the same folder, although
+    another one is there."""
     (tmp_path / "before-restore.1").mkdir()
     restoration = arriving(storage, filled())
     rename, left = OsFiles.rename, step

@@ -21,7 +21,8 @@ class Receiver:
 
 
 def test_a_child_watch_beside_a_recursive_one_fires_once() -> None:
-    """A recursive watch does not report changed children, so nothing follows after the child watch has fired."""
+    """A recursive watch does not report changed children, so nothing follows after
+    the child watch has fired."""
     watches, receiver = Watches[Receiver](), Receiver()
     watches.add_persistent("/a", receiver, WatchMode.RECURSIVE)
     watches.add_children("/a", receiver)
@@ -58,7 +59,8 @@ def test_a_removed_watcher_receives_nothing_and_leaves_no_trace() -> None:
 
 
 def test_watches_of_each_kind_are_removed_alone() -> None:
-    """As in ZooKeeper 3.9: DATA and CHILDREN mean watches for one event, and persistent ones have kinds of their own."""
+    """As in ZooKeeper 3.9: DATA and CHILDREN mean watches for one event, and persistent ones
+    have kinds of their own."""
     watches, receiver = Watches[Receiver](), Receiver()
     watches.add_persistent("/a", receiver, WatchMode.PERSISTENT)
     watches.add_persistent("/a", receiver, WatchMode.RECURSIVE)

@@ -82,7 +82,8 @@ def epochs(accepted: int = 0, current: int = 0) -> Epochs:
 
 
 def test_a_log_that_is_ahead_of_the_current_epoch_raises_it() -> None:
-    """A crash between the log and the file leaves it behind; a transaction of the epoch proves that the server is in it."""
+    """A crash between the log and the file leaves it behind; a transaction of the epoch proves
+    that the server is in it."""
     found = epochs(accepted=4, current=3)
     found.reach(3 << 32 | 9)
     assert found.current == 3
@@ -142,7 +143,8 @@ def test_an_accepted_epoch_below_that_of_the_log_stops_the_start() -> None:
 
 
 def test_epochs_that_apache_or_an_earlier_version_wrote_are_taken_as_they_are() -> None:
-    """They have no second line; neither has a directory in which a server of Apache's ran in between."""
+    """They have no second line; neither has a directory in which a server of
+    Apache's ran in between."""
     files = stored_epochs(4, 3)
     for name, text in {"/acceptedEpoch": b"6", "/currentEpoch": b"6\n"}.items():
         files.content[name] = text
@@ -367,7 +369,8 @@ class TestLeader:
         assert (info.type, info.zxid, info.data) == (PacketType.LEADERINFO, 8 << 32, b"\0\1\0\0")
 
     def test_a_learner_whose_history_was_not_compared_does_not_make_the_quorum(self) -> None:
-        """One that had accepted the epoch before, maybe from another leader, acknowledges it with -1."""
+        """One that had accepted the epoch before, maybe from another leader,
+        acknowledges it with -1."""
         side = LeaderSide(ensemble())
         handler = side.introduce(2)
         side.sent(handler)
@@ -439,7 +442,8 @@ class TestLeader:
 
     @pytest.mark.parametrize("count", [3, 5, 7])
     def test_more_servers_make_a_write_cost_more(self, count: int) -> None:
-        """All followers get each write and its commit, and a larger majority has to log it first."""
+        """All followers get each write and its commit, and a larger majority has to
+        log it first."""
         side = LeaderSide(ensemble(count))
         followers = [side.introduce(number) for number in range(2, count + 1)]
         for each in followers:
@@ -504,7 +508,8 @@ class TestLeader:
         ]
 
     def test_a_follower_behind_the_recent_transactions_gets_those_of_the_log_first(self, tmp_path: Path) -> None:
-        """DIFF, the log's part below the recent ones, the recent ones as they are by then, what is proposed, NEWLEADER."""
+        """DIFF, the log's part below the recent ones, the recent ones as they are by then,
+        what is proposed, NEWLEADER."""
         side = LeaderSide(ensemble(), history(zxid(1, 8), zxid(1, 9)), current=1, accepted=1)
         side.logged = True
         side.join(2, zxid(1, 9))
@@ -599,7 +604,8 @@ class TestLeader:
         assert side.committed == 0
 
     def test_a_connection_that_only_says_a_members_name_replaces_none(self) -> None:
-        """The follower keeps its connection until another one has acknowledged NEWLEADER in its name."""
+        """The follower keeps its connection until another one has acknowledged
+        NEWLEADER in its name."""
         side = LeaderSide(ensemble())
         first = side.join(2)
         strangers = [side.introduce(2), side.introduce(2)]
@@ -611,7 +617,8 @@ class TestLeader:
         assert side.committed == 1
 
     def test_a_member_that_accepted_a_higher_epoch_makes_the_leader_accept_it_and_resign(self) -> None:
-        """The member could follow no leader of this epoch; the next epoch is above the one it has accepted."""
+        """The member could follow no leader of this epoch; the next epoch is above
+        the one it has accepted."""
         side = LeaderSide(ensemble())
         side.join(2)
         assert side.leader.epoch == 1
@@ -707,7 +714,8 @@ class TestLoggedHistory:
     def test_it_finds_what_both_have_and_gives_all_behind_it(
         self, tmp_path: Path, last: int, common: int | None
     ) -> None:
-        """A learner whose last transaction is unknown is cut back to the one below, within its epoch only."""
+        """A learner whose last transaction is unknown is cut back to the one below,
+        within its epoch only."""
         write_log(tmp_path, self.ZXIDS)
         found = logged_history(tmp_path, last)
         assert found.common_zxid == common
@@ -854,7 +862,8 @@ class TestLearner:
         ]
 
     def test_it_says_who_it_is_and_what_it_has(self) -> None:
-        """FOLLOWERINFO with the accepted epoch; ACKEPOCH with the current epoch and the last zxid."""
+        """FOLLOWERINFO with the accepted epoch; ACKEPOCH with the current epoch and
+        the last zxid."""
         side = LearnerSide(accepted=3, current=2, last=zxid(2, 9))
         (info,) = side.sent()
         assert (info.type, info.zxid, (info.data or b"")[:12]) == (11, 3 << 32, (2).to_bytes(8, "big") + b"\0\1\0\0")
@@ -879,7 +888,8 @@ class TestLearner:
         assert side.sent() == []
 
     def test_newleader_is_acknowledged_only_when_all_before_it_is_on_disk(self) -> None:
-        """Then the epoch is the current one, and the proposals without a commit are acknowledged too."""
+        """Then the epoch is the current one, and the proposals without a commit are
+        acknowledged too."""
         side = LearnerSide()
         side.receive(PacketType.LEADERINFO, 1 << 32, b"\0\1\0\0")
         side.receive(PacketType.DIFF, 2)
@@ -1075,7 +1085,9 @@ def test_a_snapshot_goes_to_a_learner_in_steps_of_some_milliseconds_with_the_wor
 
 
 def test_a_follower_that_hears_nothing_from_its_leader_ends_its_role_after_sync_limit(tmp_path: Path) -> None:
-    """Its clients see nothing older than that: it closes their connections. Until it serves, it waits for initLimit."""
+    """Its clients see nothing older than that: it closes their connections.
+
+    Until it serves, it waits for initLimit."""
     for phase, limit_ms in ((LearnerPhase.BROADCAST, TIMING.sync_ms), (LearnerPhase.SYNCHRONIZATION, TIMING.init_ms)):
         now_ms = 0
         ended: list[int] = []
@@ -1208,7 +1220,9 @@ def test_acknowledgements_that_come_together_are_measured_once_in_a_thousand() -
 
 
 def proposing(count: int) -> tuple[LeaderSide, LearnerHandler, LearnerHandler]:
-    """A leader with a follower and an observer, that has proposed and logged so much; slices are one piece of one transaction."""
+    """A leader with a follower and an observer, that has proposed and logged so much.
+
+    Slices are one piece of one transaction."""
     side = LeaderSide(ensemble(4, observers=(4,)))
     follower, observer = side.join(2), side.join(4, kind=PacketType.OBSERVERINFO)
     side.propose(*(zxid(1, each) for each in range(1, count + 1)))
@@ -1220,7 +1234,8 @@ def proposing(count: int) -> tuple[LeaderSide, LearnerHandler, LearnerHandler]:
 
 
 def test_a_leader_commits_what_one_acknowledgement_covers_in_pieces_and_others_see_no_more() -> None:
-    """Packets, the own tree and syncs go together; acknowledgements that come meanwhile commit nothing earlier."""
+    """Packets, the own tree and syncs go together; acknowledgements that come
+    meanwhile commit nothing earlier."""
     side, follower, observer = proposing(3)
     synced: list[int] = []
     for _ in range(2):
@@ -1285,7 +1300,8 @@ def test_a_learner_takes_packets_in_pieces_as_it_takes_them_at_once(
 
 
 def test_a_learner_holds_what_comes_behind_commits_that_wait_for_their_turn() -> None:
-    """A ping, a sync and a proposal are answered and logged behind them; with the end of the role the rest stays in the log."""
+    """A ping, a sync and a proposal are answered and logged behind them; with the end of the role
+    the rest stays in the log."""
     side = LearnerSide()
     side.synchronise()
     side.propose(*(zxid(1, each) for each in range(1, 5)))

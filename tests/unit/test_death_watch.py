@@ -1,4 +1,5 @@
-"""How a broker's death is noticed: refused ports, removed znodes, and a broker that lives after all."""
+"""How a broker's death is noticed: refused ports, removed znodes, and a broker that
+lives after all."""
 
 import time
 from collections.abc import Iterator
@@ -18,7 +19,8 @@ from support.waiting import eventually
 
 @pytest.mark.parametrize("dead", [(0, 1), (3, 4), (9, 0), (5,)], ids=str)
 def test_any_two_brokers_that_die_at_once_are_watched_by_a_live_one(dead: tuple[int, ...]) -> None:
-    """Whichever broker is controller: one of the two, or an Apache Kafka broker (10), which watches none."""
+    """Whichever broker is controller: one of the two, or an Apache Kafka broker
+    (10), which watches none."""
     everyone = range(11)
     for controller in (*dead, 10):
         witnesses = {broker: watched(broker, everyone, controller) for broker in everyone if broker not in (*dead, 10)}
@@ -61,7 +63,8 @@ def test_a_live_broker_whose_registration_is_removed_registers_again(cluster: Cl
 
 
 def test_a_broker_whose_port_refuses_is_removed_before_its_session_expires(cluster: Cluster) -> None:
-    """The listener and all connections close, as when the process is killed; the session is still alive."""
+    """The listener and all connections close, as when the process is killed; the
+    session is still alive."""
     controller, other = controller_and_other(cluster)
     eventually(lambda: knows(controller, other))
     server = brokers_of(cluster)[other.broker_id]

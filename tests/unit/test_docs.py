@@ -16,7 +16,8 @@ PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
 
 
 def test_reference_pages_follow_from_the_code() -> None:
-    """APIs, settings, commands and the pictures of states are written by docs/generate.py and are up to date."""
+    """APIs, settings, commands and the pictures of states are written by
+    docs/generate.py and are up to date."""
     command = [sys.executable, str(ROOT / "docs" / "generate.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -24,7 +25,8 @@ def test_reference_pages_follow_from_the_code() -> None:
 
 @pytest.mark.parametrize(("page", "at_least"), [("read-the-code.md", 60), ("design.md", 25)])
 def test_every_file_that_a_page_for_contributors_names_is_there(page: str, at_least: int) -> None:
-    """Paths are below src/barnabas or the root; the walks, which name functions too, have a test of their own."""
+    """Paths are below src/barnabas or the root; the walks, which name functions too,
+    have a test of their own."""
     text = (ROOT / "docs" / "contributing" / page).read_text()
     named = re.findall(r"`((?:\w+/)+(?:\w+\.py)?)`", text)
     assert len(named) >= at_least
@@ -60,7 +62,8 @@ def test_the_picture_of_start_and_memory_and_the_readme_have_the_measured_figure
 
 @pytest.mark.parametrize("package", ["client", "testing", "mirror"])
 def test_every_module_that_a_package_exports_from_is_on_its_api_page(package: str) -> None:
-    """docs/site_hooks.py lists the modules; docs/check_site.py looks for the names in the built site."""
+    """docs/site_hooks.py lists the modules; docs/check_site.py looks for the names
+    in the built site."""
     hooks = ast.parse((ROOT / "docs" / "site_hooks.py").read_text())
     (listed,) = [
         ast.literal_eval(node.value)
@@ -105,7 +108,8 @@ GLOSSARY_ROW = re.compile(r"^\| `([\w/]+\.py)` \*? ?\| (.+?) \| (.+?) \|$", re.M
 
 
 def defined_names(path: Path) -> set[str]:
-    """Functions, methods, classes and constants of a module and of its classes, not what is inside of functions."""
+    """Functions, methods, classes and constants of a module and of its classes, not
+    what is inside of functions."""
     names = set()
     bodies = [ast.parse(path.read_text()).body]
     while bodies:
@@ -134,7 +138,8 @@ def test_the_glossary_names_modules_and_names_that_exist() -> None:
 
 
 def test_every_module_of_the_glossary_names_its_counterpart() -> None:
-    """A docstring names a class of Kafka or ZooKeeper ("In Kafka: `LogCleaner`."), or says "Kafka has no counterpart"."""
+    """A docstring names a class of Kafka or ZooKeeper ("In Kafka: `LogCleaner`."), or says
+    "Kafka has no counterpart"."""
     rows = GLOSSARY_ROW.findall((ROOT / "docs" / "contributing" / "glossary.md").read_text())
     assert [module for module, _, other in rows if not re.fullmatch(r"-|.*(`[^`]+`|[A-Z]\w+).*", other)] == []
 

@@ -72,7 +72,8 @@ def test_a_server_with_the_same_id_is_dropped() -> None:
 
 
 def test_a_stranger_gets_one_answer_and_the_end() -> None:
-    """A server that is to join asks who leads; it is never connected to, and never takes a member's place."""
+    """A server that is to join asks who leads; it is never connected to, and never
+    takes a member's place."""
     links = links_of()
     assert links.greeted(99, "a") == []
     assert links.send(99, b"answer") == [SendOver("a", b"answer"), CloseLink("a")]
@@ -81,7 +82,8 @@ def test_a_stranger_gets_one_answer_and_the_end() -> None:
 
 
 def test_strangers_are_few_and_those_that_would_need_a_connection_are_dropped() -> None:
-    """A connection of a smaller id would have to be made by this server, to an address that a stranger names."""
+    """A connection of a smaller id would have to be made by this server, to an
+    address that a stranger names."""
     links = links_of()
     assert links.greeted(0, "a") == [CloseLink("a")]
     for number in range(16):
@@ -102,7 +104,8 @@ def test_a_server_that_is_to_join_is_connected_to_again_when_it_asks_again() -> 
 
 
 def test_servers_that_are_to_join_are_called_back_and_no_more_than_sixteen() -> None:
-    """A stranger at the port could name addresses without end, to which this server would connect."""
+    """A stranger at the port could name addresses without end, to which this server
+    would connect."""
     links = Links[str](100, GREETING, lambda peer_id: peer_id == 100, lambda: None, calls_back=True)
     for number in range(16):
         called = links.greeted(number, f"a{number}", f"zoo{number}:3888")

@@ -74,7 +74,8 @@ def test_a_worse_vote_is_answered_and_not_taken_over() -> None:
 
 
 def test_a_server_that_only_the_next_configuration_names_counts_itself() -> None:
-    """1 and 3 are the ensemble, 1 and 2 are to follow, and 1 does not know it yet: without 2 nothing can be completed."""
+    """1 and 3 are the ensemble, 1 and 2 are to follow, and 1 does not know it yet: without 2
+    nothing can be completed."""
     lines = {number: f"zoo{number}:2888:3888" for number in (1, 2, 3)}
     current = ensemble({f"server.{number}": lines[number] for number in (1, 3)})
     following = ensemble({f"server.{number}": lines[number] for number in (1, 2)} | {"version": "1"})
@@ -215,7 +216,8 @@ def test_a_vote_for_a_server_that_is_no_voter_is_ignored() -> None:
 
 
 def test_a_voter_without_a_vote_of_its_own_gets_one_and_its_newer_round_is_joined() -> None:
-    """The configuration in force, which it has adopted, does not name it, but the next one needs it for a quorum."""
+    """The configuration in force, which it has adopted, does not name it, but the next
+    one needs it for a quorum."""
     election = FastLeaderElection(1, ensemble({f"server.{n}": f"z{n}:1:2" for n in (1, 3)}))
     election.reconfigure(election.configuration, ensemble({f"server.{n}": f"z{n}:1:2" for n in (1, 2)}))
     election.look(9, 2, 0)
@@ -302,7 +304,8 @@ def test_rounds_begin_again_before_they_overflow() -> None:
 
 
 def test_the_same_configuration_under_a_newer_version_is_adopted() -> None:
-    """From members alone, in any state; another configuration, or an older version, changes nothing."""
+    """From members alone, in any state; another configuration, or an older version,
+    changes nothing."""
     newer = ensemble({**THREE, "version": "100000001"})
     text = newer.text().encode()
     election = looking(my_id=2)
@@ -409,7 +412,8 @@ def a_configuration(rng: Random) -> QuorumConfiguration:
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_every_server_finds_the_same_leader_in_a_network_that_loses_and_delays(seed: int) -> None:
-    """Liveness: once it loses no more, all servers agree within seconds, and the leader knows that it leads."""
+    """Liveness: once it loses no more, all servers agree within seconds, and the
+    leader knows that it leads."""
     rng = Random(seed)
     world = World(rng, a_configuration(rng), loss=rng.choice((0.0, 0.1, 0.4)))
     for server_id in world.configuration.servers:
@@ -422,7 +426,8 @@ def test_every_server_finds_the_same_leader_in_a_network_that_loses_and_delays(s
         found = set(world.leaders().values())
         if len(found) == 1 and None not in found:
             break
-        # As Zab does: a leader that too few follow, and followers whose leader does not lead, look again.
+        # As Zab does: a leader that too few follow, and followers whose leader does
+        # not lead, look again.
         for server_id, leader in world.leaders().items():
             if leader is not None and not supported(world, leader):
                 world.look(server_id)
@@ -441,7 +446,8 @@ def supported(world: World, leader: int) -> bool:
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_one_round_elects_one_leader_when_all_votes_are_heard_in_time(seed: int) -> None:
-    """Agreement, and the leader knows most: no decision of a round differs from another while no message is late."""
+    """Agreement, and the leader knows most: no decision of a round differs from another
+    while no message is late."""
     rng = Random(seed)
     world = World(rng, a_configuration(rng), loss=0.0)
     rng_choice, world.rng = world.rng, Random(seed)

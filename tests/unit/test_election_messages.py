@@ -1,4 +1,5 @@
-"""The bytes of the election port: greetings and notifications as Apache ZooKeeper's servers send them."""
+"""The bytes of the election port: greetings and notifications as Apache ZooKeeper's
+servers send them."""
 
 import contextlib
 import struct
@@ -166,7 +167,8 @@ def test_votes_are_ordered_by_epoch_then_zxid_then_id(one: Vote, other: Vote) ->
 
 
 def test_ballots_of_members_with_a_leader_agree_by_leader_and_epoch() -> None:
-    """Their rounds and zxids differ when they were elected at different times; those of a server that looks must not."""
+    """Their rounds and zxids differ when they were elected at different times; those of a
+    server that looks must not."""
     leading = Ballot(Vote(3, 8, 1), 5, PeerState.LEADING)
     following = Ballot(Vote(3, 9, 1), 6, PeerState.FOLLOWING)
     looking = Ballot(Vote(3, 8, 1), 5, PeerState.LOOKING)

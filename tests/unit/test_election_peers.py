@@ -1,4 +1,5 @@
-"""Elections over real sockets: whole ensembles, restarts, and what malformed and uninvited peers get."""
+"""Elections over real sockets: whole ensembles, restarts, and what malformed and
+uninvited peers get."""
 
 import asyncio
 import contextlib
@@ -187,7 +188,8 @@ def test_a_stranger_gets_an_answer_and_changes_nothing() -> None:
 
 
 def test_many_connections_that_say_little_cost_little_and_members_are_served() -> None:
-    """A flood of half greetings and half notifications: memory stays bounded, and an election succeeds beside it."""
+    """A flood of half greetings and half notifications: memory stays bounded, and an
+    election succeeds beside it."""
 
     async def flood(configuration: QuorumConfiguration, peers: list[ElectionPeers]) -> None:
         port = configuration.servers[2].election_port

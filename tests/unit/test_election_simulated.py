@@ -1,7 +1,8 @@
-"""Elections of the production code in a simulated network: kills, cuts in one or both directions, loss, slow answers.
+"""Elections of the production code in a simulated network: kills, cuts in one or both
+directions, loss, slow answers.
 
-Each server elects, then checks now and then whether a quorum is with the leader it found, as Zab's synchronization does;
-if not, it elects again.
+Each server elects, then checks now and then whether a quorum is with the leader it found, as Zab's
+synchronization does; if not, it elects again.
 """
 
 import asyncio

@@ -14,7 +14,8 @@ SOURCE = Path(__file__).parents[2] / "src"
 
 @pytest.mark.skipif("CI" not in os.environ, reason="a developer's own environment may have such variables")
 def test_ci_has_no_variable_of_pythons() -> None:
-    """PYTHONUNBUFFERED, for one, hides that a command keeps what it prints; ``.ci/run`` says what it leaves."""
+    """PYTHONUNBUFFERED, for one, hides that a command keeps what it prints;
+    ``.ci/run`` says what it leaves."""
     at_the_start = Path("/proc/self/environ").read_bytes().split(b"\0")
     assert any(each.startswith(b"CI=") for each in at_the_start)
     assert [each for each in at_the_start if each.startswith(b"PYTHON")] == []
@@ -37,7 +38,8 @@ def test_children_get_default_signals_when_the_run_is_a_background_job() -> None
 
 
 def test_text_files_are_utf_8_whatever_the_machines_encoding_is() -> None:
-    """Windows has another one, and so has a locale that is not UTF-8: each file that is read or written names its own."""
+    """Windows has another one, and so has a locale that is not UTF-8: each file that is read
+    or written names its own."""
     unnamed = [
         f"{path.relative_to(SOURCE)}:{call.lineno}"
         for path in SOURCE.rglob("*.py")

@@ -184,7 +184,8 @@ def test_a_place_is_logged_once_in_a_while(loop: asyncio.AbstractEventLoop, capl
 def test_the_log_says_how_long_a_place_worked(
     loop: asyncio.AbstractEventLoop, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An operator sees whether a place computes for too long, or waits for a disk or another thread."""
+    """An operator sees whether a place computes for too long, or waits for a disk or
+    another thread."""
     caplog.set_level(logging.INFO)
 
     def work() -> None:
@@ -208,7 +209,8 @@ def test_the_log_says_how_long_a_place_worked(
 def test_connections_share_a_place_and_the_log_names_the_peer(
     loop: asyncio.AbstractEventLoop, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Otherwise a place for each connection would hide how often a request is slow, and fill the table of places."""
+    """Otherwise a place for each connection would hide how often a request is slow, and
+    fill the table of places."""
     caplog.set_level(logging.INFO)
 
     class Connection:
@@ -233,7 +235,8 @@ def test_connections_share_a_place_and_the_log_names_the_peer(
 
 
 def test_a_protocol_of_a_transport_is_counted_where_it_asks_for_it(loop: asyncio.AbstractEventLoop) -> None:
-    """uvloop's transports call `data_received` themselves, so a TLS connection of the coordination service would be unseen."""
+    """uvloop's transports call `data_received` themselves, so a TLS connection of the coordination
+    service would be unseen."""
 
     async def run() -> None:
         measured(asyncio.get_running_loop(), hold)()
@@ -280,7 +283,8 @@ def collecting_as_in_a_server(loop: asyncio.AbstractEventLoop) -> Iterator[LoopB
 
 
 def test_no_number_of_objects_that_live_long_makes_a_pause_for_garbage_long(loop: asyncio.AbstractEventLoop) -> None:
-    """Each is walked a few times and then never again: a pause is as long as what is new, not as what there is."""
+    """Each is walked a few times and then never again: a pause is as long as what is
+    new, not as what there is."""
     walked: list[int] = []
 
     def note(phase: str, info: dict[str, int]) -> None:

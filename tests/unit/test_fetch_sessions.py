@@ -127,7 +127,8 @@ def several(topic: str, count: int) -> list[PartitionFetch]:
 
 
 def test_sessions_that_are_in_use_keep_their_partitions_and_a_new_client_gets_none() -> None:
-    """What all sessions remember is bounded by partitions, too; the client is served all the same."""
+    """What all sessions remember is bounded by partitions, too; the client is served
+    all the same."""
     sessions = bounded(5)
     first = opened(request(sessions, 0, 0, several("a", 3)))
     refused = opened(request(sessions, 0, 0, several("b", 3)))
@@ -158,7 +159,8 @@ def test_as_many_old_sessions_go_as_a_larger_one_needs_and_none_if_that_is_not_e
 
 
 def test_a_follower_pushes_a_young_session_of_a_consumer_out_and_no_other_followers() -> None:
-    """A consumer that opens one with very many partitions again and again must not keep followers without."""
+    """A consumer that opens one with very many partitions again and again must not
+    keep followers without."""
     sessions = bounded(5)
     consumer = opened(request(sessions, 0, 0, several("a", 4)))
     follower = opened(request(sessions, 0, 0, several("b", 3), privileged=True))
@@ -171,7 +173,8 @@ def test_a_follower_pushes_a_young_session_of_a_consumer_out_and_no_other_follow
 def test_a_follower_whose_session_has_no_room_to_grow_is_served_with_all_its_partitions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It names them in several requests, is refused once, and then asks for all at once, without a session."""
+    """It names them in several requests, is refused once, and then asks for all at
+    once, without a session."""
     monkeypatch.setattr(fetch_session_handler, "MAX_NEW_PARTITIONS", 2)
     sessions = bounded(10)
     opened(request(sessions, 0, 0, several("other", 5), privileged=True))

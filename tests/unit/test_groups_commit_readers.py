@@ -1,4 +1,5 @@
-"""The readers of OffsetCommit requests find the same in them, and lead to the same answers, records and groups."""
+"""The readers of OffsetCommit requests find the same in them, and lead to the same
+answers, records and groups."""
 
 import tempfile
 from pathlib import Path
@@ -284,7 +285,8 @@ def take(run: Run, step: dict[str, Any]) -> None:
 @settings(max_examples=100, deadline=None)
 @given(steps, st.booleans())
 def test_commits_leave_the_same_whichever_reader_reads_them(taken: list[dict[str, Any]], is_replicated: bool) -> None:
-    """Whatever comes, in whatever order, the answers, the records and the groups are those of the general decoder."""
+    """Whatever comes, in whatever order, the answers, the records and the groups are
+    those of the general decoder."""
     with tempfile.TemporaryDirectory() as directory:
         runs = [
             Run(Path(directory) / name, is_fast=name == "fast", is_replicated=is_replicated)
@@ -304,7 +306,9 @@ def values_of(commit: OffsetCommit) -> object:
 
 
 def decoded(frame: memoryview) -> tuple[object, list[TopicOffsets], int, int] | None:
-    """What the general decoder finds in a request, and the version and correlation id; None if it refuses it."""
+    """What the general decoder finds in a request, and the version and correlation id.
+
+    None if it refuses it."""
     try:
         _, version, correlation_id, _, offset = decode_request_header(frame)
         message = reader(OffsetCommitRequest, version)(frame, offset)[0]
@@ -325,11 +329,13 @@ some_codes = st.lists(st.sampled_from([E.NONE, E.NONE, E.NOT_COORDINATOR, E.UNKN
     st.booleans(),
 )
 def test_all_readers_find_the_same_in_a_commit(step: dict[str, Any], some: list[E], is_uniform: bool) -> None:
-    """From columns and decoded: what the first reader does not leave is equal, and so is the answer, whatever its codes."""
+    """From columns and decoded: what the first reader does not leave is equal, and so is the
+    answer, whatever its codes."""
     frame = memoryview(frame_of(step, "member"))[4:]
     if frame[:2] != b"\0\x08":
         return  # damage made it a request of another API, which no reader here is given
-    data = memoryview(bytes(frame) + b"\0\0\1\0\0\x08")  # another one follows, and has not come whole
+    # Another one follows, and has not come whole.
+    data = memoryview(bytes(frame) + b"\0\0\1\0\0\x08")
     read = read_offset_columns(data, 0, len(frame), range(2, 11), NAMES.get)
     if read is None:
         has_metadata = any(text for _, partitions in step["topics"] for *_, text in partitions)

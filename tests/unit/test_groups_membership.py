@@ -14,7 +14,8 @@ from support.groups import RANGE, World
 
 
 def joined_members(world: World, count: int) -> tuple[Group, list[JoinGroupResponse]]:
-    """A group that has begun its first generation with so many members, and what they were answered."""
+    """A group that has begun its first generation with so many members, and what
+    they were answered."""
     ids = [world.join().response.member_id for _ in range(count)]
     waiting = [world.join(member_id=member_id, session_ms=600_000) for member_id in ids]
     while waiting[0].waits:
@@ -34,7 +35,8 @@ def reach_next_deadline(world: World) -> None:
 
 @pytest.mark.parametrize("which", ["join", "sync"])
 def test_thousands_of_late_members_are_removed_in_steps(which: str) -> None:
-    """Those that do not rejoin, and those that never ask for their assignment; the group is the same at the end."""
+    """Those that do not rejoin, and those that never ask for their assignment; the
+    group is the same at the end."""
     world = World(initial_rebalance_delay_ms=3000)
     group, joined = joined_members(world, 1200)
     if which == "join":
@@ -59,7 +61,8 @@ def test_thousands_of_late_members_are_removed_in_steps(which: str) -> None:
 
 @pytest.mark.parametrize("come_back", [False, True])
 def test_a_group_whose_late_members_are_being_removed_rebalances(*, come_back: bool) -> None:
-    """Those that ask for their assignment between two steps do not get one that the leader did not make."""
+    """Those that ask for their assignment between two steps do not get one that the
+    leader did not make."""
     world = World(initial_rebalance_delay_ms=3000)
     group, joined = joined_members(world, 600)
     generation_id = group.generation_id
@@ -87,7 +90,8 @@ def test_first_join_of_a_dynamic_member_is_sent_back_with_a_member_id() -> None:
 
 @pytest.mark.parametrize("name", [{"client_id": "c" * 32_767}, {"instance": "i" * 32_767}])
 def test_the_member_id_of_a_client_with_the_longest_name_fits_into_answers(name: dict[str, str]) -> None:
-    """Otherwise the answer to the leader of the group, with all members in it, could not be sent."""
+    """Otherwise the answer to the leader of the group, with all members in it, could
+    not be sent."""
     answer = World().join(version=5, **name)
     assert len(answer.response.member_id) < 300
 
@@ -134,7 +138,8 @@ def test_single_member_becomes_leader_and_gets_what_it_assigned() -> None:
 
 
 def test_initial_delay_lets_further_members_into_the_first_generation() -> None:
-    """group.initial.rebalance.delay.ms: both are in generation 1, and only the leader sees the members."""
+    """group.initial.rebalance.delay.ms: both are in generation 1, and only the
+    leader sees the members."""
     world = World(initial_rebalance_delay_ms=3_000)
     first = world.start_join()
     world.advance(2_000)
@@ -218,11 +223,13 @@ def test_second_member_sets_off_a_rebalance_that_heartbeats_announce() -> None:
 
 
 def test_pending_member_holds_the_rebalance_up_until_its_time_out() -> None:
-    """A member id was given out and is not used: the others wait for it no longer than a session."""
+    """A member id was given out and is not used: the others wait for it no longer
+    than a session."""
     world = World()
     [first] = world.stable(session_ms=30_000)
     world.new_id(session_ms=8_000)
-    again = world.join(member_id=first.member_id, session_ms=30_000)  # the leader asks for a rebalance
+    # The leader asks for a rebalance.
+    again = world.join(member_id=first.member_id, session_ms=30_000)
     assert again.waits
     world.advance(7_999)
     assert again.waits
@@ -482,7 +489,8 @@ def test_hundreds_of_members_that_expire_at_once_go_some_at_a_time() -> None:
     world = World()
     [first] = world.stable(session_ms=30_000)
     ids = [world.new_id(session_ms=8_000) for _ in range(600)]
-    again = world.join(member_id=first.member_id, session_ms=30_000)  # the leader asks for a rebalance
+    # The leader asks for a rebalance.
+    again = world.join(member_id=first.member_id, session_ms=30_000)
     world.ms += 8_000
     world.perform(world.coordinator.tick(world.now))
     assert again.waits

@@ -446,7 +446,8 @@ def test_description_shows_assignments_while_stable() -> None:
 
 
 def test_loading_follows_transactions() -> None:
-    """Committed, aborted and open ones; a plain commit that came after a transaction's record wins."""
+    """Committed, aborted and open ones; a plain commit that came after a
+    transaction's record wins."""
 
     def add(topic: str, offset: int, at: int, producer: int | None = None) -> None:
         record = OffsetRecord("g", TopicPartition(topic, 0), CommittedOffset(offset, -1, "", 0))
@@ -474,7 +475,8 @@ few_partitions = st.lists(st.builds(TopicPartition, st.just("t"), st.integers(0,
 def test_a_commit_applied_by_columns_is_one_applied_offset_by_offset(
     commits: list[tuple[list[TopicPartition], int, bool]],
 ) -> None:
-    """Also where a partition is there twice, the offsets of a transaction come late, and commits overlap."""
+    """Also where a partition is there twice, the offsets of a transaction come late,
+    and commits overlap."""
     by_columns, one_by_one = GroupOffsets(), GroupOffsets()
     under_way: list[list[TopicPartition]] = []
     for number, (partitions, record_offset, ends) in enumerate(commits):

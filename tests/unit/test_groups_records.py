@@ -113,7 +113,8 @@ def test_any_bytes_are_read_as_the_codecs_read_them(data: bytes) -> None:
     st.data(),
 )
 def test_keys_and_values_are_those_of_the_records(rows: list, codec: CompressionType, draw: st.DataObject) -> None:
-    """In sound batches; in a damaged one either way of reading finds the same, or at least one refuses it."""
+    """In sound batches; in a damaged one either way of reading finds the same, or at
+    least one refuses it."""
     batch = build_batch([Record(at, *row) for at, row in enumerate(rows)], compression=codec)
     assert read_pairs(batch) == [(record.key, record.value) for record in read_records(batch)]
     if codec is CompressionType.NONE:
@@ -143,7 +144,8 @@ any_commits = st.lists(
 def test_groups_loaded_by_whole_batches_are_those_loaded_by_single_records(
     batches: list[tuple[list[OffsetRecord], CompressionType]],
 ) -> None:
-    """Batches of plain offsets of one group and topic are read together, all others record by record; the last one holds."""
+    """Batches of plain offsets of one group and topic are read together, all others record by
+    record; the last one holds."""
     together, single = Loader(0), Loader(0)
     log = bytearray()
     end = 0

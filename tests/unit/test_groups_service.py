@@ -1,4 +1,5 @@
-"""The group service on a real log, through dispatch and codec: loading, unloading, committing, pauses."""
+"""The group service on a real log, through dispatch and codec: loading, unloading,
+committing, pauses."""
 
 import gc
 import shutil
@@ -230,7 +231,8 @@ def end_offset(broker: GroupBroker) -> int:
 
 
 def test_the_record_of_a_large_group_is_encoded_in_a_thread_and_what_follows_waits_for_it(broker: GroupBroker) -> None:
-    """The order of the log is that of the decisions: a member that leaves meanwhile leaves after the assignment."""
+    """The order of the log is that of the decisions: a member that leaves meanwhile
+    leaves after the assignment."""
     wires, send_assignment = large_group(broker)
     broker.held = []
     send_assignment()
@@ -250,7 +252,8 @@ def test_the_record_of_a_large_group_is_encoded_in_a_thread_and_what_follows_wai
 
 
 def test_the_record_of_a_large_group_is_not_written_when_the_group_is_lost_meanwhile(broker: GroupBroker) -> None:
-    """Not even if this broker leads its partition again: another one may have served the group in between."""
+    """Not even if this broker leads its partition again: another one may have served
+    the group in between."""
     wires, send_assignment = large_group(broker)
     broker.held = []
     send_assignment()
@@ -375,7 +378,8 @@ def test_offsets_go_by_topic_id_since_version_10(broker: GroupBroker) -> None:
 
 
 def test_coordinator_is_found_once_its_partition_has_a_leader(broker: GroupBroker) -> None:
-    """Transactions have no coordinator yet; of all codes the one that is answered ends every client's attempts."""
+    """Transactions have no coordinator yet; of all codes the one that is answered ends
+    every client's attempts."""
     wire = broker.connect()
     for version in range(7):
         keys = {"coordinator_keys": ["g"]} if version >= 4 else {"key": "g"}
@@ -413,7 +417,8 @@ def test_transactions_are_refused_only_when_the_metadata_is_loaded(broker: Group
 
 
 def test_a_found_coordinator_has_the_message_of_apaches_brokers(broker: GroupBroker) -> None:
-    """The name of error 0 where the response has one coordinator, nothing where it has several; clients' tests compare it."""
+    """The name of error 0 where the response has one coordinator, nothing where it has several;
+    clients' tests compare it."""
     named(broker.connect(), "__transaction_state", 1)
     wire = broker.connect()
     for version in range(1, 4):
@@ -424,7 +429,8 @@ def test_a_found_coordinator_has_the_message_of_apaches_brokers(broker: GroupBro
 
 @pytest.mark.parametrize("is_coordinator", [True, False])
 def test_a_commit_waits_for_topics_that_the_controller_has_not_named_yet(tmp_path: Path, is_coordinator: bool) -> None:
-    """A broker that has just started does not refuse the offset for its topic, whether it coordinates the group or not."""
+    """A broker that has just started does not refuse the offset for its topic, whether it
+    coordinates the group or not."""
     broker = GroupBroker(tmp_path)
     if is_coordinator:
         broker.load()
@@ -441,7 +447,8 @@ def test_a_commit_waits_for_topics_that_the_controller_has_not_named_yet(tmp_pat
 
 
 def test_a_broker_that_has_just_started_does_not_say_that_it_has_no_groups(broker: GroupBroker) -> None:
-    """It waits for the offsets topic, and for the leaderships that the topic's partitions say it has."""
+    """It waits for the offsets topic, and for the leaderships that the topic's
+    partitions say it has."""
     broker.metadata.expect([OFFSETS_TOPIC])
     wire = broker.connect()
     wire.post(ListGroupsRequest(), 5)
@@ -469,7 +476,8 @@ def test_a_group_named_many_times_is_described_once(broker: GroupBroker) -> None
 
 
 def test_commit_waits_for_all_replicas_in_sync(tmp_path: Path) -> None:
-    """acks -1: answered when the follower has it; after REQUEST_TIMED_OUT it still counts once it is committed."""
+    """acks -1: answered when the follower has it; after REQUEST_TIMED_OUT it still
+    counts once it is committed."""
     broker = GroupBroker(tmp_path)
     broker.load(replicas=(0, 1))
     wire = broker.connect()
@@ -486,7 +494,8 @@ def test_commit_waits_for_all_replicas_in_sync(tmp_path: Path) -> None:
 
 
 def uncommitted(tmp_path: Path) -> GroupBroker:
-    """A broker that wrote an offset, lost the partition to broker 1 before that fetched it, and leads it again."""
+    """A broker that wrote an offset, lost the partition to broker 1 before that
+    fetched it, and leads it again."""
     broker = GroupBroker(tmp_path)
     broker.load(replicas=(0, 1))
     broker.connect().post(commit_request(7), 8)
@@ -508,12 +517,14 @@ def test_groups_are_served_once_the_replicas_in_sync_have_what_was_read(tmp_path
 
 
 def test_nothing_of_a_load_is_left_for_the_collection_of_garbage(tmp_path: Path) -> None:
-    """What is loaded may be large, and may be frozen while it waits: a cycle would then be kept for good."""
+    """What is loaded may be large, and may be frozen while it waits: a cycle would
+    then be kept for good."""
     gc.collect()
     gc.disable()
     try:
         broker = uncommitted(tmp_path)
-        assert [found for found in gc.get_objects() if isinstance(found, Loader)]  # it waits for the replica
+        # It waits for the replica.
+        assert [found for found in gc.get_objects() if isinstance(found, Loader)]
         broker.follower_reads()
         assert fetch(broker.connect()) == (E.NONE, [7])
         assert not [found for found in gc.get_objects() if isinstance(found, Loader)]
@@ -540,7 +551,8 @@ def test_a_service_that_stops_does_not_wait_for_replicas(tmp_path: Path) -> None
 
 
 def test_groups_are_served_without_a_replica_that_left_the_in_sync_set(tmp_path: Path) -> None:
-    """Below min.insync.replicas too: the high watermark stays, but no election can take the records away."""
+    """Below min.insync.replicas too: the high watermark stays, but no election can
+    take the records away."""
     broker = uncommitted(tmp_path)
     log = broker.replicas.partition(TopicPartition(OFFSETS_TOPIC, PARTITION)).log
     log.configure(LogConfig({"min.insync.replicas": "2"}))
@@ -587,7 +599,8 @@ def test_broker_that_stood_still_reads_heartbeats_before_it_ends_sessions(broker
 
 
 def test_requests_do_not_put_off_the_expiry_of_members_that_is_due(broker: GroupBroker) -> None:
-    """What is left of many deadlines is planned for the next turn of the event loop, in which requests may come first."""
+    """What is left of many deadlines is planned for the next turn of the event loop, in which
+    requests may come first."""
     for _ in range(600):
         broker.connect().ask(join_request(), 9)
     broker.timers.advance(10_001)

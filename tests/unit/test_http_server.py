@@ -88,7 +88,8 @@ def test_a_request_that_does_not_end_is_refused() -> None:
     """With the status that says why; what the client sends behind the limit is not waited for."""
 
     def use(port: int) -> None:
-        # The server reads all of it before it answers. With more, the connection could be reset before the answer is read.
+        # The server reads all of it before it answers. With more, the connection could be reset
+        # before the answer is read.
         answer = ask(port, b"GET /metrics HTTP/1.1\r\na: ".ljust(8192 + 4, b"b"))
         assert answer.startswith(b"HTTP/1.1 431 Request Header Fields Too Large\r\n")
 
@@ -96,7 +97,8 @@ def test_a_request_that_does_not_end_is_refused() -> None:
 
 
 def test_after_any_bytes_the_page_is_served(caplog: pytest.LogCaptureFixture) -> None:
-    """Random bytes, cut requests and connections without any leave nothing behind, and no error in the log."""
+    """Random bytes, cut requests and connections without any leave nothing behind,
+    and no error in the log."""
     rng = random.Random(7)
 
     def use(port: int) -> None:
@@ -114,13 +116,15 @@ def test_after_any_bytes_the_page_is_served(caplog: pytest.LogCaptureFixture) ->
 
 
 def test_slow_readers_and_writers_are_cut_off_and_others_are_served_then() -> None:
-    """As many connections as there may be are opened and stay silent, or ask and do not read; the next gets 503, later the page."""
+    """As many connections as there may be are opened and stay silent, or ask and do not read; the
+    next gets 503, later the page."""
 
     def use(port: int) -> None:
         slow_readers = [connect(port, small_window=True) for _ in range(16)]
         for opened in slow_readers:
             opened.sendall(GET)
-            opened.recv(1, socket.MSG_PEEK)  # their time runs, and ends before that of those that come after
+            # Their time runs, and ends before that of those that come after.
+            opened.recv(1, socket.MSG_PEEK)
         silent = [connect(port) for _ in range(16)]
         assert b"503 Service Unavailable" in ask(port, GET)
         for opened in silent + slow_readers:  # ends when the server has given them up

@@ -1,4 +1,5 @@
-"""What programs import, and what pickles name, stays where it is: docs/reference/import-paths.md has the list."""
+"""What programs import, and what pickles name, stays where it is:
+docs/reference/import-paths.md has the list."""
 
 import importlib
 import pickle

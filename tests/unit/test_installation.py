@@ -104,7 +104,8 @@ def test_every_extra_has_its_packages_in_the_metadata() -> None:
 
 @pytest.mark.parametrize("kind", ["folder", "wheel", "index"])
 def test_pip_takes_the_command_for_what_it_installed(kind: str, tmp_path: Path) -> None:
-    """A real installation into a folder of its own, from a clone whose path has a blank, from a wheel, and from an index."""
+    """A real installation into a folder of its own, from a clone whose path has a blank, from a
+    wheel, and from an index."""
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
     quick = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
     clone = tmp_path / "a clone"

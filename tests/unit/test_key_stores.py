@@ -1,4 +1,5 @@
-"""Java's key stores, written by keytool of Java 17 with a key of 256 bits, as they are and damaged in every place."""
+"""Java's key stores, written by keytool of Java 17 with a key of 256 bits, as they are
+and damaged in every place."""
 
 import base64
 import contextlib
@@ -55,7 +56,8 @@ STORES = {"jks": JKS, "p12": PKCS12}
 
 @pytest.mark.parametrize("kind", STORES)
 def test_openssl_loads_the_key_of_a_store_with_its_certificate(kind: str, tmp_path: Path) -> None:
-    """OpenSSL refuses a key that is not the certificate's, so what was read is right; no file is left."""
+    """OpenSSL refuses a key that is not the certificate's, so what was read is
+    right; no file is left."""
     (tmp_path / "own").write_bytes(STORES[kind])
     store = PASSWORDS[kind]._replace(location=str(tmp_path / "own"))
     context = server_context(SslSettings(str, store, store, "need", ("TLSv1.3",)))
@@ -65,7 +67,8 @@ def test_openssl_loads_the_key_of_a_store_with_its_certificate(kind: str, tmp_pa
 
 @pytest.mark.parametrize("kind", STORES)
 def test_a_name_or_type_of_the_other_kind_does_no_harm(kind: str) -> None:
-    """keytool writes PKCS12 to files that are called .jks, and Java reads both under either type."""
+    """keytool writes PKCS12 to files that are called .jks, and Java reads both under
+    either type."""
     for named in ("", "JKS", "pkcs12"):
         assert "PRIVATE KEY" in read_identity(STORES[kind], PASSWORDS[kind]._replace(type=named)).key_pem
     with pytest.raises(KeyStoreError, match="not PEM"):
@@ -88,7 +91,9 @@ def test_a_trust_store_needs_no_password_to_be_read() -> None:
 
 @needs("openssl")
 def test_authorities_of_a_key_are_not_trusted(tmp_path: Path) -> None:
-    """Others have certificates of that authority, too. A store with certificates alone trusts all of them."""
+    """Others have certificates of that authority, too.
+
+    A store with certificates alone trusts all of them."""
     authority, own = make_authority(tmp_path), make_signed_certificate(tmp_path, "own")
     chain = ("-in", str(own), "-inkey", str(own), "-certfile", str(authority))
     with pytest.raises(KeyStoreError, match="a store of their own"):
@@ -120,7 +125,8 @@ def test_a_key_in_pkcs12_has_no_password_of_its_own() -> None:
 @settings(deadline=None)
 @given(st.integers(0, len(JKS) - 1), st.integers(1, 255), st.booleans())
 def test_a_damaged_jks_store_is_refused_wherever_the_damage_is(at: int, change: int, with_password: bool) -> None:
-    """With the password, the hash over the store finds every change; without it, no change is a crash."""
+    """With the password, the hash over the store finds every change; without it, no
+    change is a crash."""
     damaged = bytearray(JKS)
     damaged[at] ^= change
     if with_password:
@@ -139,7 +145,8 @@ def test_a_jks_store_that_ends_early_is_refused(length: int) -> None:
 
 
 def test_counts_and_lengths_beyond_the_store_are_damage() -> None:
-    """A store of a few bytes that announces two billion entries, or a certificate of 2 GiB, is damaged."""
+    """A store of a few bytes that announces two billion entries, or a certificate of
+    2 GiB, is damaged."""
     entries = struct.pack(">4sii", JKS[:4], 2, 2**31 - 1)
     certificate = struct.pack(">4siiiHqH5si", JKS[:4], 2, 1, 2, 0, 0, 5, b"X.509", 2**31 - 1)
     for lies in (entries, certificate, certificate[:-4] + struct.pack(">i", -1)):

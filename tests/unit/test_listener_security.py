@@ -1,4 +1,5 @@
-"""How listeners are secured by properties: each listener's own first, and an error for whatever is missing."""
+"""How listeners are secured by properties: each listener's own first, and an error
+for whatever is missing."""
 
 import re
 
@@ -248,7 +249,8 @@ def test_a_listener_with_sasl_does_not_have_the_client_authentication_of_all_lis
 
 
 def names_of(name: str) -> list[str]:
-    """The property of all listeners, and those of each, of one that does not exist, and of a mechanism."""
+    """The property of all listeners, and those of each, of one that does not exist,
+    and of a mechanism."""
     listeners = [f"listener.name.{each}.{name}" for each in ("clients", "brokers", "open", "other")]
     given = [name, *listeners, f"listener.name.clients.plain.{name}"]
     return [each for each in given if each == name or listener_setting(each) is not None]
@@ -256,7 +258,9 @@ def names_of(name: str) -> list[str]:
 
 @pytest.mark.parametrize("name", [full for name in SECURITY_SETTINGS for full in names_of(name)])
 def test_what_is_taken_while_a_broker_runs_lets_it_start_again(name: str) -> None:
-    """Otherwise one request keeps all brokers from starting. What is taken is what holds already."""
+    """Otherwise one request keeps all brokers from starting.
+
+    What is taken is what holds already."""
     parsed = DEFINITIONS.parse({"zookeeper.connect": "z:1", **EVERYTHING})
     setting = SECURITY_SETTINGS[name] if name in SECURITY_SETTINGS else listener_setting(name).setting
     others = ["", "none", "required", "PEM", "JKS", "PLAIN", "https", "TLSv1.2", "5000", "0", "100", "524288", "GSSAPI"]
@@ -278,7 +282,8 @@ def test_what_is_taken_while_a_broker_runs_lets_it_start_again(name: str) -> Non
 
 @pytest.mark.parametrize("name", ["ssl.truststore.password", "listener.name.clients.plain.sasl.jaas.config"])
 def test_a_guessed_password_is_answered_as_a_wrong_one(name: str) -> None:
-    """A client would otherwise find secrets by asking, and the right one would be written to a znode."""
+    """A client would otherwise find secrets by asking, and the right one would be
+    written to a znode."""
     parsed = DEFINITIONS.parse({"zookeeper.connect": "z:1", **EVERYTHING})
     answers = set()
     for text in (EVERYTHING[name], "wrong", ""):
@@ -301,7 +306,8 @@ PLAINTEXT = {"zookeeper.connect": "h:1", "listeners": "PLAINTEXT://h:1"}
 @pytest.mark.parametrize("name", [full for name in SECURITY_SETTINGS for full in names_of(name)])
 @pytest.mark.parametrize("empty", [True, False], ids=["empty", "default"])
 def test_what_asks_for_nothing_is_reported_where_no_listener_can_use_it(name: str, empty: bool) -> None:
-    """GSSAPI, an empty algorithm: the value is that of a broker without the property, and a line says that it does nothing."""
+    """GSSAPI, an empty algorithm: the value is that of a broker without the property, and a line
+    says that it does nothing."""
     found = listener_setting(name)
     text = "" if empty else (SECURITY_SETTINGS[name] if found is None else found.setting).default
     try:

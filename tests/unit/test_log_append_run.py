@@ -1,4 +1,5 @@
-"""A run of batches leaves what its batches would leave one by one, and refuses nothing that is right."""
+"""A run of batches leaves what its batches would leave one by one, and refuses
+nothing that is right."""
 
 import contextlib
 import shutil
@@ -64,7 +65,8 @@ HOSTILE = st.fixed_dictionaries(
 
 
 def encoded(what: dict[str, object], sequences: dict[tuple[int, int], int]) -> bytearray:
-    """The batch; ``sequences`` has the next one of each producer and epoch, which a None stands for."""
+    """The batch; ``sequences`` has the next one of each producer and epoch, which a
+    None stands for."""
     producer_id, epoch, sequence = what["producer"]
     if sequence is None:
         sequence = sequences.get((producer_id, epoch), 0)
@@ -133,7 +135,8 @@ def directory() -> Iterator[Path]:
 def test_a_run_leaves_the_log_that_its_batches_leave_one_by_one(
     directory: Path, overrides: dict[str, str], together: list[list[dict[str, object]]]
 ) -> None:
-    """Offsets, errors, bytes, indexes and producer state: of usual and of hostile batches, in topics of every kind."""
+    """Offsets, errors, bytes, indexes and producer state: of usual and of hostile batches,
+    in topics of every kind."""
     logs, sequences = [], {}
     for name in ("together", "alone"):
         shutil.rmtree(directory / name, ignore_errors=True)

@@ -80,7 +80,8 @@ def test_a_segment_that_ends_early_is_a_hole_and_is_copied_from_its_start(
 
 @given(st.integers(0, 1 << 40), LENGTHS, st.data())
 def test_a_copy_of_a_segment_under_another_name_is_a_stray(start: int, lengths: list[int], data: st.DataObject) -> None:
-    """Whichever segment is copied, and wherever its new name lies, the log is the one without it."""
+    """Whichever segment is copied, and wherever its new name lies, the log is the
+    one without it."""
     extents = dense_log(start, lengths)
     source = data.draw(st.sampled_from(extents[:-1]))
     names = {extent.base_offset for extent in extents}

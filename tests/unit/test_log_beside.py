@@ -1,4 +1,5 @@
-"""What a log dir writes beside the event loop: the newest contents win, and a crash finds what it found before."""
+"""What a log dir writes beside the event loop: the newest contents win, and a crash
+finds what it found before."""
 
 import itertools
 from pathlib import Path
@@ -83,7 +84,8 @@ def test_a_write_that_comes_late_does_not_replace_newer_epochs(tmp_path: Path) -
 
 
 def test_the_epochs_of_many_logs_are_looked_for_in_steps(tmp_path: Path) -> None:
-    """A step for each log, then one in a thread; a stop between two steps leaves all to the next flush."""
+    """A step for each log, then one in a thread; a stop between two steps leaves all
+    to the next flush."""
     logs = [made(opened(tmp_path / str(number))) for number in range(20)]
     for log in logs:
         log.leader_epochs.begin_unwritten(3, 0)
@@ -235,7 +237,8 @@ def test_the_removal_of_folders_can_be_interrupted_by_a_stop(tmp_path: Path) -> 
 
 
 def test_segments_go_some_at_a_time_and_their_files_beside_the_event_loop(tmp_path: Path) -> None:
-    """A log of thousands would hold everything else; also where its folder is renamed while files are removed."""
+    """A log of thousands would hold everything else; also where its folder is renamed
+    while files are removed."""
     dirs = opened(tmp_path)
     log = made(dirs)
     for _ in range(100):
@@ -283,7 +286,8 @@ def test_a_stop_can_come_while_logs_are_loaded(tmp_path: Path) -> None:
 
 
 def test_a_log_takes_the_configuration_that_changed_after_its_load(tmp_path: Path) -> None:
-    """Its topic was configured while the broker started, when nothing was known to follow the change."""
+    """Its topic was configured while the broker started, when nothing was known to
+    follow the change."""
     dirs = opened(tmp_path)
     made(dirs)
     dirs.close(clean=True)
@@ -312,7 +316,9 @@ class _ReadsCounted(OsFiles):
 
 @pytest.mark.parametrize("was_clean", [False, True])
 def test_logs_are_loaded_beside_the_event_loop_one_at_a_time_after_a_crash(tmp_path: Path, *, was_clean: bool) -> None:
-    """On the loop nothing is read of them. A stop waits for what is under way, so that is little where it takes long."""
+    """On the loop nothing is read of them.
+
+    A stop waits for what is under way, so that is little where it takes long."""
     dirs = opened(tmp_path)
     for number in range(40):
         append(made(dirs, number), 0)

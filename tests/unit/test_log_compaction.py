@@ -157,7 +157,8 @@ def test_a_rewritten_batch_keeps_its_codec_producer_and_range(tmp_path: Path, co
 
 
 def test_a_delete_marker_stays_until_its_horizon_and_then_goes(tmp_path: Path) -> None:
-    """The first pass that meets it writes the horizon; a pass after that time drops it (KIP-534)."""
+    """The first pass that meets it writes the horizon; a pass after that time drops
+    it (KIP-534)."""
     dirs, log = new_log(tmp_path, delete_retention_ms="1000")
     put(log, ("a", "1"), ("b", "1"))
     put(log, ("a", None))
@@ -177,7 +178,8 @@ def test_a_delete_marker_stays_until_its_horizon_and_then_goes(tmp_path: Path) -
 
 
 def test_aborted_records_go_at_once_and_their_marker_later(tmp_path: Path) -> None:
-    """A marker outlives the records of its transaction by delete.retention.ms; committed records are kept."""
+    """A marker outlives the records of its transaction by delete.retention.ms;
+    committed records are kept."""
     dirs, log = new_log(tmp_path, delete_retention_ms="1000")
     transaction = {"producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
     put(log, ("a", "good"))
@@ -253,7 +255,8 @@ def test_a_batch_that_the_map_cannot_hold_is_an_error_that_names_the_setting(tmp
 
 
 def test_a_batch_that_cannot_be_read_stays_as_it_is_and_compaction_goes_on_behind_it(tmp_path: Path) -> None:
-    """A wrong CRC: the batch keeps its bytes, the reason is reported, and the keys of other batches are compacted."""
+    """A wrong CRC: the batch keeps its bytes, the reason is reported, and the keys of
+    other batches are compacted."""
     dirs, log = new_log(tmp_path)
     put(log, ("a", "1"), ("b", "1"))
     damaged_at = log.segments[0].size
@@ -275,7 +278,9 @@ def test_a_batch_that_cannot_be_read_stays_as_it_is_and_compaction_goes_on_behin
 
 @pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.GZIP])
 def test_batches_with_damaged_or_too_large_contents_stay_as_they_are(tmp_path: Path, codec: CompressionType) -> None:
-    """Their CRC is right. Records that do not fill the batch, or grow past what a leader takes, are left alone."""
+    """Their CRC is right.
+
+    Records that do not fill the batch, or grow past what a leader takes, are left alone."""
     dirs, log = new_log(tmp_path, max_message_bytes="100000000", segment_bytes="100000000")
     put(log, ("a", "1"), ("b", "1"))
     body = bytes(build_batch([Record(0, NOW, b"a", b"2"), Record(1, NOW, b"b", b"2")])[61:])
@@ -314,7 +319,9 @@ def test_batches_with_damaged_or_too_large_contents_stay_as_they_are(tmp_path: P
 def test_timestamps_that_cannot_be_written_again_keep_their_batch_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, base: int, delta: int, value: bytes | None, batch_by_batch: bool
 ) -> None:
-    """Any producer can send them. The batch is reported where it would have to change; compaction goes on behind it."""
+    """Any producer can send them.
+
+    The batch is reported where it would have to change; compaction goes on behind it."""
     if batch_by_batch:
         monkeypatch.setattr("barnabas.log.compaction.ordinary_batches.MOST_ROWS", -1)
     dirs, log = new_log(tmp_path)
@@ -351,7 +358,9 @@ def test_timestamps_that_cannot_be_written_again_keep_their_batch_as_it_is(
 def test_a_batch_with_an_offset_outside_of_it_stays_as_it_is(
     tmp_path: Path, codec: CompressionType, delta: int
 ) -> None:
-    """A follower takes what its leader has. The offset says nothing of a record, so its keys replace no others."""
+    """A follower takes what its leader has.
+
+    The offset says nothing of a record, so its keys replace no others."""
     dirs, log = new_log(tmp_path)
     put(log, ("a", "1"), ("b", "1"))
     forged = bytearray(build_batch([Record(0, NOW, b"a", b"2"), Record(delta, NOW, b"b", b"2")], base_offset=0,
@@ -372,7 +381,8 @@ def test_a_batch_with_an_offset_outside_of_it_stays_as_it_is(
 def test_keys_that_are_put_into_the_map_twice_have_the_offsets_of_their_last_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A piece of which the short way has put a part goes batch by batch from its beginning: damage far behind, or a full map."""
+    """A piece of which the short way has put a part goes batch by batch from its beginning: damage
+    far behind, or a full map."""
     monkeypatch.setattr("barnabas.log.compaction.ordinary_batches._BODY_BYTES", 100)
     for name, map_bytes in (("damaged", 1 << 20), ("full", 64 * SLOT_BYTES)):
         dirs, log = new_log(tmp_path / name)
@@ -397,7 +407,9 @@ def test_keys_that_are_put_into_the_map_twice_have_the_offsets_of_their_last_rec
 
 
 def test_offsets_that_no_batch_of_the_segment_can_have_end_the_compaction(tmp_path: Path) -> None:
-    """A header that lies about its place says nothing about the next one either. No files are left."""
+    """A header that lies about its place says nothing about the next one either.
+
+    No files are left."""
     dirs, log = new_log(tmp_path)
     put(log, ("a", "1"), ("a", "2"))
     log.roll(NOW)
@@ -419,8 +431,8 @@ def test_offsets_that_no_batch_of_the_segment_can_have_end_the_compaction(tmp_pa
 def test_batches_of_every_size_are_compacted_alike(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: CompressionType, room_bytes: int
 ) -> None:
-    """Thousands of records in one batch, batches of one record, more than a step takes or than is unpacked together: as a dict
-    does it."""
+    """Thousands of records in one batch, batches of one record, more than a step takes or than is
+    unpacked together: as a dict does it."""
     monkeypatch.setattr(ordinary_batches, "_BODY_BYTES", room_bytes // 2)
     monkeypatch.setattr(ordinary_batches, "_ROOM_BYTES", room_bytes)
     dirs, log = new_log(tmp_path, segment_bytes="100000000")
@@ -504,7 +516,8 @@ def test_the_map_agrees_with_a_dict() -> None:
 def test_batches_that_are_not_read_twice_or_not_one_by_one_come_out_as_if_they_were(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: CompressionType
 ) -> None:
-    """Byte for byte, over several compactions: with deletions, aborted transactions and maps that are too small.
+    """Byte for byte, over several compactions: with deletions, aborted transactions and
+    maps that are too small.
 
     The same without the short way for ordinary batches.
     """
@@ -553,7 +566,8 @@ def test_batches_that_are_not_read_twice_or_not_one_by_one_come_out_as_if_they_w
 
 
 def test_a_process_joins_steps_but_waits_before_it_writes_what_another_broker_might(tmp_path: Path) -> None:
-    """Between the sync of the records, which takes long, and the indexes; and until the segment was swapped in."""
+    """Between the sync of the records, which takes long, and the indexes; and until
+    the segment was swapped in."""
     dirs, log = new_log(tmp_path)
     for _ in range(50):
         put(log, ("a", "1" * 500))
@@ -611,7 +625,8 @@ def test_a_truncation_takes_the_first_dirty_offset_back(tmp_path: Path) -> None:
 
 
 def test_retention_under_way_ends_the_compaction_of_segments_that_it_took(tmp_path: Path) -> None:
-    """cleanup.policy=compact,delete: what is too old goes as a whole, and the next compaction does the rest."""
+    """cleanup.policy=compact,delete: what is too old goes as a whole, and the next
+    compaction does the rest."""
     dirs, log = new_log(tmp_path, cleanup_policy="compact,delete", retention_ms="1000")
     put(log, ("a", "1"), ("a", "2"))
     log.roll(NOW)
@@ -665,7 +680,8 @@ class _CuttingFiles(OsFiles):
 
 
 def test_a_crash_at_every_step_of_a_swap_loses_and_revives_nothing(tmp_path: Path) -> None:
-    """The newest state by key is the same, whichever rename was the last; deleted values stay deleted."""
+    """The newest state by key is the same, whichever rename was the last; deleted
+    values stay deleted."""
     cut = 0
     while True:
         directory = tmp_path / str(cut)
@@ -726,7 +742,8 @@ def latest(log: PartitionLog) -> dict[str, str]:
 
 
 class CompactionMachine(RuleBasedStateMachine):
-    """The model: every record ever written, the newest committed state, and what each producer wrote last."""
+    """The model: every record ever written, the newest committed state, and what
+    each producer wrote last."""
 
     def __init__(self) -> None:
         super().__init__()

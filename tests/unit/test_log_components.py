@@ -1,4 +1,5 @@
-"""The components of a log keep their own invariants: no code outside of a class writes its attributes."""
+"""The components of a log keep their own invariants: no code outside of a class
+writes its attributes."""
 
 import ast
 from pathlib import Path
@@ -9,7 +10,8 @@ LOG = Path(__file__).parents[2] / "src" / "barnabas" / "log"
 
 
 def foreign_writes(tree: ast.Module) -> list[str]:
-    """Assignments to attributes of other objects than self, unless a class of the same module declares them."""
+    """Assignments to attributes of other objects than self, unless a class of the
+    same module declares them."""
     own = {
         element.value
         for node in ast.walk(tree)
@@ -35,7 +37,8 @@ def foreign_writes(tree: ast.Module) -> list[str]:
 
 @pytest.mark.parametrize("path", sorted(LOG.rglob("*.py")), ids=lambda path: path.relative_to(LOG).as_posix())
 def test_no_code_writes_the_attributes_of_another_modules_part(path: Path) -> None:
-    """A change goes through a method of the component, which keeps what holds between its attributes."""
+    """A change goes through a method of the component, which keeps what holds
+    between its attributes."""
     assert foreign_writes(ast.parse(path.read_text())) == []
 
 

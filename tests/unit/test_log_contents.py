@@ -58,7 +58,8 @@ def plain() -> bytearray:
 def test_records_that_do_not_fill_their_batch_are_refused(
     tmp_path: Path, settings: dict[str, str], position: int, value: int
 ) -> None:
-    """A wrong record length, offset delta, key size, value size, number of headers or header size is INVALID_RECORD."""
+    """A wrong record length, offset delta, key size, value size, number of headers or
+    header size is INVALID_RECORD."""
     batch = plain()
     batch[HEADER_BYTES + position] = value
     seal(batch)
@@ -97,7 +98,9 @@ def test_more_records_than_a_batch_may_have_are_refused(tmp_path: Path) -> None:
 def test_another_codec_leaves_the_records_and_corrects_the_largest_timestamp(
     tmp_path: Path, codec: CompressionType
 ) -> None:
-    """Records are the same bytes in each codec. The header's largest timestamp is what the records say."""
+    """Records are the same bytes in each codec.
+
+    The header's largest timestamp is what the records say."""
     log = new_log(tmp_path, **{"compression.type": "gzip" if codec is not CompressionType.GZIP else "lz4"})
     records = [Record(n, NOW + (7 * n) % 5, b"%d" % n, bytes(n), (("h", None),)) for n in range(400)]
     batch = build_batch(records, compression=codec)
@@ -126,7 +129,8 @@ def test_records_without_keys_are_named_when_a_compacted_topic_refuses_them(tmp_
 def test_a_compacted_topic_takes_records_with_keys_and_refuses_one_without(
     tmp_path: Path, codec: CompressionType, size: int | None
 ) -> None:
-    """And one from the future; which checks the sizes of the records allow to leave out changes nothing."""
+    """And one from the future; which checks the sizes of the records allow to leave
+    out changes nothing."""
     log = new_log(
         tmp_path, **COMPACTED, **{"message.timestamp.after.max.ms": "3600000", "max.message.bytes": "4000000"}
     )
@@ -141,7 +145,8 @@ def test_a_compacted_topic_takes_records_with_keys_and_refuses_one_without(
 
 @pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.ZSTD])
 def test_offsets_by_time_are_those_that_the_records_say(tmp_path: Path, codec: CompressionType) -> None:
-    """The first record of the batch whose timestamp is at least the one asked for; keys and values do not matter."""
+    """The first record of the batch whose timestamp is at least the one asked for; keys
+    and values do not matter."""
     log = new_log(tmp_path)
     times = [NOW, NOW + 500, NOW + 100, NOW + 9_000, NOW + 700_000]
     records = [Record(n, at, None, bytes(100), (("h", b"x"),) * n) for n, at in enumerate(times)]
@@ -190,7 +195,8 @@ def test_large_batches_are_looked_through_beside_the_event_loop(tmp_path: Path, 
 def test_a_batch_that_cannot_be_read_answers_offsets_by_time_with_its_first(
     tmp_path: Path, body: bytes, count: int
 ) -> None:
-    """A decompression bomb that another leader took is not unpacked any further than this one would."""
+    """A decompression bomb that another leader took is not unpacked any further than
+    this one would."""
     log = new_log(tmp_path)
     log.append_as_leader(build_batch([Record(0, NOW - 5, None, b"v")]), leader_epoch=0, now_ms=NOW)
     taken = batch_of(body, count, CompressionType.GZIP)

@@ -1,4 +1,5 @@
-"""Out of file descriptors: nothing goes offline or is lost, and everything goes on when descriptors are free again."""
+"""Out of file descriptors: nothing goes offline or is lost, and everything goes on when
+descriptors are free again."""
 
 import errno
 import os
@@ -119,7 +120,9 @@ def state(log: PartitionLog) -> object:
 
 
 def run(files: FewDescriptors, dirs: LogDirs, left: int) -> int:
-    """Run all steps with so many opens allowed; a step that fails runs again with descriptors. The number that failed."""
+    """Run all steps with so many opens allowed; a step that fails runs again with descriptors.
+
+    The number that failed."""
     failed = 0
     files.left = left
     for step in steps(dirs):
@@ -138,7 +141,8 @@ def run(files: FewDescriptors, dirs: LogDirs, left: int) -> int:
 
 
 def test_a_shortage_at_any_open_costs_one_call_and_nothing_else(tmp_path: Path) -> None:
-    """The same steps leave the same log, whichever open found no descriptor; so does a restart after a crash."""
+    """The same steps leave the same log, whichever open found no descriptor; so does
+    a restart after a crash."""
     files = FewDescriptors()
     dirs = open_dirs(tmp_path / "expected", files)
     plenty = 1 << 20

@@ -1,4 +1,5 @@
-"""LogDirs: whose the dirs are, checkpoints, creation, deletion, restarts of many partitions; files byte for byte."""
+"""LogDirs: whose the dirs are, checkpoints, creation, deletion, restarts of many
+partitions; files byte for byte."""
 
 import random
 from pathlib import Path
@@ -42,7 +43,8 @@ def put(dirs: LogDirs, partition: TopicPartition = TP, count: int = 1) -> None:
 
 
 def test_files_of_a_dir_are_kafkas_byte_for_byte(tmp_path: Path) -> None:
-    """Metadata, checkpoints, epochs and the marker, as a 3.9 broker in ZooKeeper mode writes them."""
+    """Metadata, checkpoints, epochs and the marker, as a 3.9 broker in ZooKeeper
+    mode writes them."""
     dirs = open_dirs(tmp_path)
     put(dirs, count=2)
     dirs.close(clean=True, broker_epoch=77)
@@ -120,7 +122,8 @@ def test_a_folder_of_another_topic_with_the_same_name_is_not_taken(tmp_path: Pat
      ("x" * 250, 0), ("x" * 249, 100_000)],
 )  # fmt: skip
 def test_a_name_that_is_no_folders_is_refused_and_costs_nothing(tmp_path: Path, topic: str, partition: int) -> None:
-    """A controller, or who plays one, says it: nothing is made elsewhere, and the dir stays online."""
+    """A controller, or who plays one, says it: nothing is made elsewhere, and the
+    dir stays online."""
     directory = tmp_path / "dir"
     dirs = open_dirs(directory)
     before = sorted(tmp_path.rglob("*"))
@@ -153,7 +156,8 @@ def test_a_deleted_partition_is_renamed_first_and_removed_after_its_delay(tmp_pa
 
 
 def test_what_a_crash_of_compaction_or_deletion_left_is_cleared(tmp_path: Path) -> None:
-    """.deleted and .cleaned go; .swap replaces the segments it stands for; an index without a log goes."""
+    """.deleted and .cleaned go; .swap replaces the segments it stands for; an index
+    without a log goes."""
     dirs = open_dirs(tmp_path)
     put(dirs, count=4)
     dirs.close(clean=True)
@@ -242,7 +246,8 @@ def test_a_sync_that_began_before_a_truncation_proves_nothing(tmp_path: Path) ->
     ],
 )
 def test_an_append_awaits_a_sync_as_the_topic_asks(tmp_path: Path, texts: dict[str, str], expected: list[bool]) -> None:
-    """flush.messages=1 is sync before the acknowledgement, as flush.before.ack is; 2 lets every second append wait."""
+    """flush.messages=1 is sync before the acknowledgement, as flush.before.ack is; 2 lets
+    every second append wait."""
     log = open_dirs(tmp_path).get_or_create(TP, TOPIC_ID, LogConfig(texts), NOW)
     waits = []
     for _ in expected:
@@ -371,7 +376,8 @@ def test_epochs_that_contradict_a_new_one_are_dropped() -> None:
 
 
 def test_topic_configurations_have_kafkas_names_defaults_and_checks() -> None:
-    """Unknown names and bad values are refused; what does not exist here is refused when it is asked for."""
+    """Unknown names and bad values are refused; what does not exist here is refused
+    when it is asked for."""
     config = LogConfig()
     assert config.max_message_bytes == 1_048_588
     assert config.segment_bytes == 1 << 30

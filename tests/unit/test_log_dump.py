@@ -1,4 +1,5 @@
-"""dump-log: what it prints of each kind of file, and what it says of files that are not as they should be."""
+"""dump-log: what it prints of each kind of file, and what it says of files that are
+not as they should be."""
 
 import json
 import random

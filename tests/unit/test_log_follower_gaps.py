@@ -1,4 +1,5 @@
-"""A follower has the gaps of its leader's log, and a log that may have gaps is never taken for damaged."""
+"""A follower has the gaps of its leader's log, and a log that may have gaps is never
+taken for damaged."""
 
 import logging
 import random
@@ -44,7 +45,8 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_gaps_of_a_leader_are_one_line_and_no_losses(
     tmp_path: Path, per_append: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """However many there are, in files and between them: reads go over them, after a crash and a clean stop as well."""
+    """However many there are, in files and between them: reads go over them, after a crash
+    and a clean stop as well."""
     dirs, log = open_log(tmp_path)
     offsets = range(0, 300, 2)
     for first in range(0, len(offsets), per_append):
@@ -74,7 +76,9 @@ def test_a_gap_at_the_end_of_a_log_is_not_closed_after_a_crash(tmp_path: Path) -
 
 
 def test_a_log_is_dense_until_it_is_compacted_or_has_a_gap(tmp_path: Path) -> None:
-    """And never again: what compaction took before the policy changed is no loss. One without the note may have gaps."""
+    """And never again: what compaction took before the policy changed is no loss.
+
+    One without the note may have gaps."""
     dirs, log = open_log(tmp_path)
     append(log, batch(0))
     assert not log.holes.are_legal
@@ -88,7 +92,8 @@ def test_a_log_is_dense_until_it_is_compacted_or_has_a_gap(tmp_path: Path) -> No
 
 
 def test_a_copy_of_a_log_with_a_loss_does_not_hide_it(tmp_path: Path) -> None:
-    """What is copied from another of the broker's own dirs is not the leader's word; a log that may have gaps says so at once."""
+    """What is copied from another of the broker's own dirs is not the leader's word; a log that may
+    have gaps says so at once."""
     (tmp_path / "first").mkdir()
     (tmp_path / "second").mkdir()
     paths = [str(tmp_path / "first"), str(tmp_path / "second")]
@@ -117,7 +122,8 @@ def test_a_log_of_another_brokers_may_have_gaps(tmp_path: Path) -> None:
 
 
 def test_a_loss_of_power_that_takes_a_copy_and_records_leaves_no_gap(tmp_path: Path) -> None:
-    """Epochs that differ from their copy are no sign of another broker then: the log ends before what it lacks."""
+    """Epochs that differ from their copy are no sign of another broker then: the log
+    ends before what it lacks."""
     dirs, log = open_log(tmp_path)
     append(log, batch(0))
     dirs.close(clean=True)

@@ -1,4 +1,5 @@
-"""Syncs before the acknowledgement: which requests wait, for how many syncs, and what a failed one costs."""
+"""Syncs before the acknowledgement: which requests wait, for how many syncs, and
+what a failed one costs."""
 
 import errno
 from collections.abc import Callable
@@ -117,7 +118,8 @@ def test_a_failed_sync_is_answered_with_an_error_and_never_repeated(tmp_path: Pa
 
 
 def test_a_leader_syncs_what_it_has_from_before(tmp_path: Path) -> None:
-    """After a start the recovered records are in the page cache alone: consumers wait for the sync."""
+    """After a start the recovered records are in the page cache alone: consumers
+    wait for the sync."""
     broker = Broker(tmp_path, **{"flush.before.ack": "true"})
     partition = broker.path.lead("t")
     partition.log.append_as_leader(batch(b"a"), leader_epoch=0, now_ms=0)
@@ -132,7 +134,8 @@ def test_a_leader_syncs_what_it_has_from_before(tmp_path: Path) -> None:
     [({}, False), ({"flush.before.ack": "true"}, True), ({"flush.messages": "3"}, False)],
 )
 def test_a_follower_acknowledges_records_after_their_sync(tmp_path: Path, texts: dict[str, str], waits: bool) -> None:
-    """Its next fetch says that it has them, so that must wait for a sync; without the setting it need not."""
+    """Its next fetch says that it has them, so that must wait for a sync; without
+    the setting it need not."""
     broker = Broker(tmp_path, **texts)
     fetcher = Fetcher(0, FetchLimits(1 << 20, 1 << 20, 1, 500, 1000), lambda name, offset: None, lambda name: None)
     partition = broker.path.lead("t", leader=1, replicas=(0, 1))
@@ -149,7 +152,8 @@ def test_a_follower_acknowledges_records_after_their_sync(tmp_path: Path, texts:
 
 @pytest.mark.parametrize("error", [OSError(errno.EMFILE, "Too many open files"), RuntimeError("no thread")])
 def test_a_sync_that_fails_while_the_log_stays_online_is_made_after_a_pause(tmp_path: Path, error: Exception) -> None:
-    """A follower that waits for it waits on, and hears of the sync that succeeds, without another request."""
+    """A follower that waits for it waits on, and hears of the sync that succeeds,
+    without another request."""
     broker = Broker(tmp_path, **{"flush.before.ack": "true"})
     partition = broker.path.lead("t", leader=1, replicas=(0, 1))
     partition.log.append_as_leader(batch(b"a"), leader_epoch=0, now_ms=0)
@@ -201,7 +205,8 @@ def test_a_flush_that_is_requested_during_a_sync_follows_it(tmp_path: Path) -> N
 
 
 def test_a_truncation_during_a_sync_has_another_one_follow_for_what_waits(tmp_path: Path) -> None:
-    """Records were appended again up to the offset: another sync follows for them, and then the callback comes."""
+    """Records were appended again up to the offset: another sync follows for them, and
+    then the callback comes."""
     broker = Broker(tmp_path, **{"flush.before.ack": "true"})
     log = broker.path.lead("t", leader=1, replicas=(0, 1)).log
     for _ in range(2):

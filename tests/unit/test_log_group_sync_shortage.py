@@ -1,4 +1,5 @@
-"""Group commit when no file descriptor is free: the log stays online, and the next request syncs what waits."""
+"""Group commit when no file descriptor is free: the log stays online, and the next
+request syncs what waits."""
 
 import errno
 import os
@@ -32,7 +33,8 @@ class NoDescriptors(OsFiles):
 
 
 def test_a_sync_that_finds_no_descriptor_is_made_at_the_next_request(tmp_path: Path) -> None:
-    """Whether the shortage comes while the sync is prepared or while it runs; those that wait hear of it then."""
+    """Whether the shortage comes while the sync is prepared or while it runs; those
+    that wait hear of it then."""
     files = NoDescriptors()
     dirs = LogDirs(files, [str(tmp_path)], CONFIG, broker_id=0, cluster_id="c", rng=random.Random(1))
     dirs.load(NOW, {})

@@ -1,4 +1,5 @@
-"""Lost data: what is left after damage, what the log reports of it, and what it knows after a second restart."""
+"""Lost data: what is left after damage, what the log reports of it, and what it
+knows after a second restart."""
 
 import logging
 import random
@@ -54,7 +55,8 @@ def cut(log: PartitionLog, size: int) -> None:
 def test_a_tail_cut_after_a_clean_stop_leaves_the_longest_valid_prefix_and_a_log_line(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Three batches, cut at every byte; the line names the file, the byte, the last good offset and the number of bytes."""
+    """Three batches, cut at every byte; the line names the file, the byte, the last good offset
+    and the number of bytes."""
     dirs = open_dirs(tmp_path / "whole")
     size = fill(dirs).segments.active.size
     dirs.close(clean=True)
@@ -123,7 +125,9 @@ def test_a_log_that_ends_below_a_checkpoint_has_lost_data(tmp_path: Path, checkp
 
 
 def after_a_kill(directory: Path, *, segments: int = 1) -> Path:
-    """A log of `BATCHES` batches in so many segments that no checkpoint covers, after a kill; its first segment."""
+    """A log of `BATCHES` batches in so many segments that no checkpoint covers, after a kill.
+
+    Its first segment."""
     dirs = open_dirs(directory)
     log = dirs.get_or_create(TP, TOPIC_ID, CONFIG, NOW)
     for number in range(BATCHES):
@@ -153,7 +157,8 @@ def test_a_flipped_bit_in_records_that_no_checkpoint_covers_is_a_loss(
 
 
 def test_a_last_batch_whose_length_is_damaged_is_put_right(tmp_path: Path) -> None:
-    """It names more bytes than there are, as a torn batch does, but with the file's end as its own the checksum is right."""
+    """It names more bytes than there are, as a torn batch does, but with the file's end as its
+    own the checksum is right."""
     path = after_a_kill(tmp_path)
     whole = path.read_bytes()
     damaged = bytearray(whole)
@@ -198,7 +203,8 @@ def test_zeros_in_the_place_of_the_last_sectors_of_the_last_append_are_no_loss(
 
 
 def test_a_closed_segment_that_ends_early_costs_the_later_ones(tmp_path: Path) -> None:
-    """Segments behind the first invalid batch cannot stay, so their records are lost, however the batch looks."""
+    """Segments behind the first invalid batch cannot stay, so their records are lost,
+    however the batch looks."""
     path = after_a_kill(tmp_path, segments=BATCHES)
     path.write_bytes(path.read_bytes()[:-3])
     dirs = open_dirs(tmp_path)
@@ -222,7 +228,7 @@ def test_a_loss_is_known_after_a_crash_in_the_middle_of_the_recovery(tmp_path: P
         patch.setattr(Segment, "truncate", crash)
         with pytest.raises(KeyboardInterrupt):
             open_dirs(tmp_path)
-    path.write_bytes(damaged[: len(damaged) // BATCHES])  # as if the cut had been the last that happened
+    path.write_bytes(damaged[: len(damaged) // BATCHES])  # so the cut looks like the last event
     dirs = open_dirs(tmp_path)
     assert loaded(dirs).lost_data is not None
     dirs.close(clean=False)
@@ -230,7 +236,8 @@ def test_a_loss_is_known_after_a_crash_in_the_middle_of_the_recovery(tmp_path: P
 
 @pytest.mark.parametrize("size", [0, 100, 70_000, 1_048_300])
 def test_damage_that_hides_later_batches_is_damage_wherever_they_are(tmp_path: Path, size: int) -> None:
-    """The first batch, damaged inside as well, claims more bytes than there are, as a torn one does; a valid one stands behind."""
+    """The first batch, damaged inside as well, claims more bytes than there are, as a torn one
+    does; a valid one stands behind."""
     dirs = open_dirs(tmp_path)
     log = dirs.get_or_create(TP, TOPIC_ID, CONFIG, NOW)
     for value in (bytes(range(256)) * (size // 256 + 1), b"v"):
@@ -250,7 +257,8 @@ def test_damage_that_hides_later_batches_is_damage_wherever_they_are(tmp_path: P
 
 
 def test_lost_data_is_known_after_more_restarts_until_it_is_forgotten(tmp_path: Path) -> None:
-    """Checkpoints that were lowered since do not hide it, nor do new records; once forgotten it stays so."""
+    """Checkpoints that were lowered since do not hide it, nor do new records; once
+    forgotten it stays so."""
     dirs = open_dirs(tmp_path)
     log = fill(dirs)
     dirs.close(clean=True)
@@ -282,7 +290,8 @@ def test_a_mark_that_cannot_be_read_counts(tmp_path: Path) -> None:
 
 
 def test_a_truncation_is_no_loss_whenever_the_crash_comes(tmp_path: Path) -> None:
-    """A follower truncates to its leader: the recovery point's checkpoint is lowered before the log is."""
+    """A follower truncates to its leader: the recovery point's checkpoint is lowered
+    before the log is."""
     dirs = open_dirs(tmp_path)
     log = fill(dirs, high_watermark=1)
     log.flusher.flush()
@@ -316,7 +325,8 @@ def test_a_truncation_below_the_checkpointed_high_watermark_is_no_loss(tmp_path:
 
 @pytest.mark.parametrize("checkpoint", [RECOVERY_POINTS, HIGH_WATERMARKS])
 def test_a_truncation_inside_a_batch_is_no_loss_of_the_rest_of_the_batch(tmp_path: Path, checkpoint: str) -> None:
-    """A batch is cut off as a whole; the checkpoints are lowered to its first offset before that."""
+    """A batch is cut off as a whole; the checkpoints are lowered to its first offset
+    before that."""
     dirs = open_dirs(tmp_path)
     log = dirs.get_or_create(TP, TOPIC_ID, CONFIG, NOW)
     batch = build_batch([Record(offset, NOW, None, b"v") for offset in range(4)])
@@ -356,7 +366,8 @@ def test_a_checkpoint_that_was_prepared_before_a_truncation_does_not_replace_the
 
 
 def test_a_checkpoint_written_beside_another_uses_a_file_of_its_own(tmp_path: Path) -> None:
-    """A log is made again while the periodic write is under way: neither takes the other's file away."""
+    """A log is made again while the periodic write is under way: neither takes the
+    other's file away."""
     dirs = open_dirs(tmp_path)
     fill(dirs)
     (write,) = done_here(dirs.high_watermarks.due())
@@ -368,7 +379,8 @@ def test_a_checkpoint_written_beside_another_uses_a_file_of_its_own(tmp_path: Pa
 
 
 def test_a_deleted_log_that_is_purged_before_the_next_checkpoint_is_no_lost_one(tmp_path: Path) -> None:
-    """The checkpoints are written again before the folder goes: the name may be another topic's after the crash."""
+    """The checkpoints are written again before the folder goes: the name may be another
+    topic's after the crash."""
     dirs = open_dirs(tmp_path)
     log = fill(dirs)
     log.flusher.flush()
@@ -399,7 +411,9 @@ def test_a_replica_whose_folder_is_gone_has_lost_its_data(tmp_path: Path) -> Non
 
 
 def test_replicas_that_should_be_in_a_log_dir_that_was_empty_at_the_start_are_gone(tmp_path: Path) -> None:
-    """A disk was replaced. The broker learns from the znodes what was there; its new logs know it, too."""
+    """A disk was replaced.
+
+    The broker learns from the znodes what was there; its new logs know it, too."""
     other = TopicPartition("topic", 1)
     dirs = open_dirs(tmp_path)
     assert dirs.missing.has_new_dir
@@ -419,7 +433,8 @@ def test_replicas_that_should_be_in_a_log_dir_that_was_empty_at_the_start_are_go
 
 
 def test_a_log_dir_is_new_until_it_was_compared_with_the_znodes(tmp_path: Path) -> None:
-    """A crash between its making and the broker's registration does not let an empty dir pass for a complete one."""
+    """A crash between its making and the broker's registration does not let an empty dir
+    pass for a complete one."""
     open_dirs(tmp_path).close(clean=True)
     dirs = open_dirs(tmp_path)
     assert dirs.missing.has_new_dir
@@ -467,7 +482,8 @@ def test_a_replica_that_moves_between_dirs_takes_its_loss_along(tmp_path: Path) 
 def test_a_copy_that_lost_its_tail_on_the_way_knows_what_the_original_knows_once_it_takes_over(
     tmp_path: Path, is_original_whole: bool
 ) -> None:
-    """A crash took what no sync had covered, and it was copied again: only a loss of the original is left, if any."""
+    """A crash took what no sync had covered, and it was copied again: only a loss of the
+    original is left, if any."""
     first, second = tmp_path / "first", tmp_path / "second"
     dirs = open_dirs(first, second)
     log = fill(dirs)

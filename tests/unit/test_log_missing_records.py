@@ -1,4 +1,5 @@
-"""Records that are missing at the beginning or in the middle of a log, and segments that are out of place, on a disk."""
+"""Records that are missing at the beginning or in the middle of a log, and segments that are
+out of place, on a disk."""
 
 import logging
 import random
@@ -39,7 +40,8 @@ def open_dirs(directory: Path, config: LogConfig = CONFIG) -> LogDirs:
 def write_log(directory: Path, *, clean: bool = True, config: LogConfig = CONFIG, roll: bool = True) -> Path:
     """A log of four segments, and its folder."""
     dirs = open_dirs(directory)
-    note_boot(OsFiles(), [str(directory)])  # as a broker does: what a kill leaves in the page cache counts
+    # As a broker does: what a kill leaves in the page cache counts as written.
+    note_boot(OsFiles(), [str(directory)])
     log = dirs.get_or_create(TP, Uuid(bytes(range(16))), config, NOW)
     for number in range(SEGMENTS * BATCHES):
         if roll and number and number % BATCHES == 0:
@@ -185,7 +187,9 @@ def test_a_stray_segment_does_not_move_the_end_of_the_log(tmp_path: Path, caplog
 
 
 def compact(directory: Path) -> Path:
-    """A log of which compaction took every third batch of the closed segments, at their ends too; nothing else says so."""
+    """A log of which compaction took every third batch of the closed segments, at their ends too.
+
+    Nothing else says so."""
     folder = write_log(directory, config=COMPACTED)
     for number in range(SEGMENTS - 1):
         data = segment(folder, number).read_bytes()
@@ -202,7 +206,8 @@ def compact(directory: Path) -> Path:
 def test_the_holes_of_compaction_are_no_loss(
     tmp_path: Path, config: LogConfig, clean: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Also where the topic's policy is to delete by now, and no checkpoint of the cleaner names the partition."""
+    """Also where the topic's policy is to delete by now, and no checkpoint of the
+    cleaner names the partition."""
     compact(tmp_path)
     if not clean:
         (tmp_path / ".kafka_cleanshutdown").unlink()
@@ -215,7 +220,8 @@ def test_the_holes_of_compaction_are_no_loss(
 
 
 def test_a_batch_that_lost_records_to_compaction_is_a_sign(tmp_path: Path) -> None:
-    """A batch with fewer records than offsets is never produced, so the log was compacted, and may have holes."""
+    """A batch with fewer records than offsets is never produced, so the log was
+    compacted, and may have holes."""
     folder = write_log(tmp_path)
     data = bytearray(segment(folder, 0).read_bytes())
     fields = list(HEADER.unpack_from(data))

@@ -1,4 +1,5 @@
-"""PartitionLog against a dumb model: a list of batches, through rolls, truncations, deletions, crashes and reloads."""
+"""PartitionLog against a dumb model: a list of batches, through rolls, truncations,
+deletions, crashes and reloads."""
 
 import random
 import shutil
@@ -159,7 +160,9 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 30), how=st.sampled_from(["remove", "cut", "flip", "zeros", "empty"]))
     def damage_what_can_be_made_again(self, which: int, how: str) -> None:
-        """An index, a snapshot or the epochs of a stopped log; the recovery points are forgotten with it."""
+        """An index, a snapshot or the epochs of a stopped log.
+
+        The recovery points are forgotten with it."""
         self.dirs.checkpoint_log_start_offsets()
         self.dirs.close(clean=False)
         Path(self.directory, "recovery-point-offset-checkpoint").unlink(missing_ok=True)
@@ -226,7 +229,8 @@ TestLogMachine.settings = settings(
 
 
 def test_a_tail_cut_at_any_byte_leaves_the_longest_valid_prefix(tmp_path: Path) -> None:
-    """Three batches, every cut: whole batches before the cut come back, and appends go on after them."""
+    """Three batches, every cut: whole batches before the cut come back, and appends
+    go on after them."""
     dirs = LogDirs(OsFiles(), [str(tmp_path)], CONFIG, broker_id=0, cluster_id="c", rng=random.Random(1))
     dirs.load(NOW, {})
     log = dirs.get_or_create(TP, Uuid(bytes(16)), CONFIG, NOW)
@@ -259,7 +263,8 @@ def test_a_tail_cut_at_any_byte_leaves_the_longest_valid_prefix(tmp_path: Path) 
 
 @pytest.mark.parametrize("byte", range(0, 200, 3))
 def test_a_flipped_byte_past_the_recovery_point_ends_the_log_there_or_is_put_right(tmp_path: Path, byte: int) -> None:
-    """Where no CRC covers it (base offset, length, leader epoch, magic) nothing is lost: the batch is put right."""
+    """Where no CRC covers it (base offset, length, leader epoch, magic) nothing is
+    lost: the batch is put right."""
     dirs = LogDirs(OsFiles(), [str(tmp_path)], CONFIG, broker_id=0, cluster_id="c", rng=random.Random(1))
     dirs.load(NOW, {})
     log = dirs.get_or_create(TP, Uuid(bytes(16)), CONFIG, NOW)

@@ -1,4 +1,5 @@
-"""PartitionLog: appends, reads, producers, epochs, retention, truncation and recovery, on real files."""
+"""PartitionLog: appends, reads, producers, epochs, retention, truncation and
+recovery, on real files."""
 
 import contextlib
 import errno
@@ -105,7 +106,8 @@ def test_a_read_only_buffer_is_copied_before_offsets_are_set(tmp_path: Path) -> 
 
 
 def test_reads_respect_bounds_and_sizes(tmp_path: Path) -> None:
-    """Nothing at the bound, OFFSET_OUT_OF_RANGE outside the log, one whole batch even when it is too large."""
+    """Nothing at the bound, OFFSET_OUT_OF_RANGE outside the log, one whole batch
+    even when it is too large."""
     log = new_log(tmp_path)
     for _ in range(5):
         append(log, batch(2, size=100))
@@ -227,7 +229,8 @@ def test_a_compacted_topic_refuses_records_without_keys(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("codec", list(CompressionType))
 def test_the_topics_codec_replaces_the_producers(tmp_path: Path, codec: CompressionType) -> None:
-    """compression.type other than 'producer' stores every batch with that codec, records unchanged."""
+    """compression.type other than 'producer' stores every batch with that codec,
+    records unchanged."""
     name = "uncompressed" if codec is CompressionType.NONE else codec.name.lower()
     log = new_log(tmp_path, compression_type=name)
     produced = batch(5, compression=CompressionType.LZ4, producer_id=3, producer_epoch=0, base_sequence=0)
@@ -264,7 +267,8 @@ def test_a_retried_batch_gets_its_first_offsets_and_is_not_stored_again(tmp_path
 
 
 def test_gaps_and_old_epochs_of_a_producer_are_refused(tmp_path: Path) -> None:
-    """A gap is OUT_OF_ORDER_SEQUENCE_NUMBER, an older epoch INVALID_PRODUCER_EPOCH, a new epoch begins at 0."""
+    """A gap is OUT_OF_ORDER_SEQUENCE_NUMBER, an older epoch INVALID_PRODUCER_EPOCH,
+    a new epoch begins at 0."""
     log = new_log(tmp_path)
     append(log, from_producer(100, epoch=3))
     cases = [
@@ -341,7 +345,8 @@ def test_open_transactions_hold_the_last_stable_offset_back(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_damaged_transaction_index_is_made_again_from_the_log(tmp_path: Path, clean: bool) -> None:
-    """In a closed segment and in the active one; else aborted records would be taken for committed ones."""
+    """In a closed segment and in the active one; else aborted records would be taken
+    for committed ones."""
     dirs = open_dirs(tmp_path)
     log = dirs.get_or_create(TP, TOPIC_ID, LogConfig({"segment.bytes": "700"}), NOW)
     for number in range(12):
@@ -365,7 +370,8 @@ def test_a_damaged_transaction_index_is_made_again_from_the_log(tmp_path: Path, 
 
 @pytest.mark.parametrize("how", ["remove", "cut", "zeros", "positions", "times"])
 def test_damaged_indexes_of_closed_segments_are_made_again_when_they_are_used(tmp_path: Path, how: str) -> None:
-    """Below the recovery point nothing is scanned at a start; look-ups by offset and time must still be right."""
+    """Below the recovery point nothing is scanned at a start; look-ups by offset and
+    time must still be right."""
     dirs = open_dirs(tmp_path)
     config = LogConfig({"segment.bytes": "2000", "index.interval.bytes": "150"})
     log = dirs.get_or_create(TP, TOPIC_ID, config, NOW)
@@ -396,7 +402,8 @@ def test_damaged_indexes_of_closed_segments_are_made_again_when_they_are_used(tm
 
 
 def test_a_marker_of_a_fenced_coordinator_is_refused(tmp_path: Path) -> None:
-    """TRANSACTION_COORDINATOR_FENCED for an older coordinator epoch; clients may not mix in plain batches."""
+    """TRANSACTION_COORDINATOR_FENCED for an older coordinator epoch; clients may not
+    mix in plain batches."""
     log = new_log(tmp_path)
     append(log, from_producer(0, is_transactional=True))
     with pytest.raises(KafkaError) as error:

@@ -1,4 +1,5 @@
-"""What a start has not looked at is checked before it is read for the first time: nothing is skipped in silence."""
+"""What a start has not looked at is checked before it is read for the first time:
+nothing is skipped in silence."""
 
 import logging
 import random
@@ -46,7 +47,8 @@ def write_log(directory: Path, settings: dict[str, str]) -> list[Path]:
 
 
 def consume(log: PartitionLog, max_bytes: int, offset: int = 0) -> tuple[set[int], set[int]]:
-    """What a consumer gets that skips what it cannot read: the offsets of its records, and those of errors."""
+    """What a consumer gets that skips what it cannot read: the offsets of its
+    records, and those of errors."""
     got: set[int] = set()
     errors: set[int] = set()
     while offset < log.log_end_offset:
@@ -85,7 +87,8 @@ def read(log: PartitionLog, offset: int, max_bytes: int) -> bytes:
 def test_no_bit_of_a_header_makes_a_consumer_skip_records_in_silence(
     tmp_path: Path, settings: dict[str, str], segment: int, batch: int, byte: int
 ) -> None:
-    """All records come, or there is an error where they do not, in each segment and at both ends of it."""
+    """All records come, or there is an error where they do not, in each segment and
+    at both ends of it."""
     path = write_log(tmp_path, settings)[segment]
     data = bytearray(path.read_bytes())
     data[batch * len(data) // BATCHES + byte] ^= 1 << (byte % 7)

@@ -1,4 +1,5 @@
-"""The small files of a log dir are believed as far as the log, and their checked copies, confirm them."""
+"""The small files of a log dir are believed as far as the log, and their checked
+copies, confirm them."""
 
 import logging
 import os
@@ -192,7 +193,8 @@ def test_a_start_behind_the_end_of_the_log_costs_no_record(
 def test_a_start_offset_of_another_broker_is_believed(
     tmp_path: Path, rewritten: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Apache's broker ran in between: it wrote the other checkpoints, too, perhaps with the same contents."""
+    """Apache's broker ran in between: it wrote the other checkpoints, too, perhaps
+    with the same contents."""
     stopped(tmp_path, clean=True, start=START)
     replace_start("44")(tmp_path / LOG_START_OFFSETS)
     later = (tmp_path / copy_of(rewritten)).stat().st_mtime + 5
@@ -215,7 +217,8 @@ def test_a_damaged_recovery_point_is_no_loss_of_records(tmp_path: Path, caplog: 
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_healthy_or_copied_dir_raises_no_alarm(tmp_path: Path, clean: bool, caplog: pytest.LogCaptureFixture) -> None:
-    """Copied with and without the times of the files, and without the copies as an earlier version has it."""
+    """Copied with and without the times of the files, and without the copies as an
+    earlier version has it."""
     stopped(tmp_path / "dir", clean=clean, start=START)
     shutil.copytree(tmp_path / "dir", tmp_path / "kept")
     shutil.copytree(tmp_path / "dir", tmp_path / "plain", copy_function=shutil.copyfile)
@@ -337,7 +340,8 @@ def test_missing_epochs_are_read_from_the_copy_or_the_log(
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_changed_bit_of_a_time_index_lets_retention_delete_nothing_too_early(tmp_path: Path, clean: bool) -> None:
-    """An entry that looks forty years old is no reason to delete a segment: its batch says how old it is."""
+    """An entry that looks forty years old is no reason to delete a segment: its
+    batch says how old it is."""
     stopped(tmp_path / "whole", clean=clean)
     config = LogConfig({"retention.ms": "3600000", "segment.bytes": "1000"})
     path = min((tmp_path / "whole" / str(TP)).glob("*.timeindex"))
@@ -359,7 +363,8 @@ def test_a_changed_bit_of_a_time_index_lets_retention_delete_nothing_too_early(t
 
 
 def filled_with_transactions(directory: Path) -> list[tuple[int, int, int]]:
-    """A log dir after a clean stop, with aborted and committed transactions in segments that are closed; the aborted ones."""
+    """A log dir after a clean stop, with aborted and committed transactions in segments that are
+    closed; the aborted ones."""
     dirs = open_dirs(directory)
     log = dirs.get_or_create(TP, Uuid(bytes(15) + b"1"), CONFIG, NOW)
     for number in range(12):
@@ -381,7 +386,8 @@ def filled_with_transactions(directory: Path) -> list[tuple[int, int, int]]:
 def test_a_changed_bit_of_a_transaction_index_hides_no_committed_record_and_shows_no_aborted_one(
     tmp_path: Path,
 ) -> None:
-    """In each byte of the entries, and each bit of a low byte: the transactions are those that the batches show."""
+    """In each byte of the entries, and each bit of a low byte: the transactions are
+    those that the batches show."""
     expected = filled_with_transactions(tmp_path / "whole")
     assert len(expected) == 4
     path = min((tmp_path / "whole" / str(TP)).glob("*.txnindex"))

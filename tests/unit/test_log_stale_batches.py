@@ -1,4 +1,5 @@
-"""A disk brings back batches that the log had cut off before the crash: leader epochs show which they are."""
+"""A disk brings back batches that the log had cut off before the crash: leader
+epochs show which they are."""
 
 import random
 from pathlib import Path
@@ -43,7 +44,8 @@ def append(log: PartitionLog, epochs: list[int]) -> None:
 def test_recovery_cuts_the_log_before_a_batch_whose_epoch_ended_earlier(
     tmp_path: Path, came_back: range, kept: list[tuple[int, int]]
 ) -> None:
-    """Batches 1 to 3 of epoch 0 gave way to those of epoch 3; some of them come back, and the log knows that it has lost records."""
+    """Batches 1 to 3 of epoch 0 gave way to those of epoch 3; some of them come back, and the log
+    knows that it has lost records."""
     dirs = open_dirs(tmp_path)
     log = dirs.get_or_create(TP, Uuid(bytes(range(16))), CONFIG, NOW)
     append(log, BEFORE)

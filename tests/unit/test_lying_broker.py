@@ -149,7 +149,8 @@ def test_a_lie_is_one_line_with_the_broker_and_the_api(
 def test_what_a_newer_broker_may_say_is_shown(
     cluster: Cluster, liar: LyingBroker, tmp_path: Path, words: str, api_key: int, change: Any, shown: str
 ) -> None:
-    """States, types, sources and brokers that are not known here are no lies, and a long throttle is for the broker to keep."""
+    """States, types, sources and brokers that are not known here are no lies, and a long throttle
+    is for the broker to keep."""
     outcome = tell(cluster, liar, tmp_path, words, api_key, answer(change))
     assert outcome.status == 0
     assert shown in outcome.out
@@ -263,7 +264,8 @@ def test_a_link_that_cannot_read_what_it_knew_does_not_start(
 ) -> None:
     """Its old checkpoints keep groups from going back."""
     properties = {"bootstrap.servers": liar.address}
-    assert MirrorLink._read(properties, admin, "orders") == []  # records without keys are none of a link's
+    # Records without keys do not belong to a link.
+    assert MirrorLink._read(properties, admin, "orders") == []
     monkeypatch.setattr(link, "_READ_S", 1.0)
     liar.tell(ApiKey.FETCH, lie(ApiKey.FETCH, "no body"))
     with pytest.raises(TimedOutError, match="orders was not read within 1 s: to offset 0 of"):
@@ -274,7 +276,8 @@ def test_a_link_that_cannot_read_what_it_knew_does_not_start(
 
 
 def test_every_command_that_asks_a_broker_is_lied_to() -> None:
-    """A command that is new here cannot be forgotten; those of librdkafka are asked in the trial, mirror-maker too."""
+    """A command that is new here cannot be forgotten; those of librdkafka are asked in the
+    trial, mirror-maker too."""
     ours = {each.line.split()[0] for each in (*READING, *CHANGING)}
     librdkafka = {each.split()[0] for each in OF_LIBRDKAFKA}
     local = {

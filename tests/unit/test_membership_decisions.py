@@ -1,4 +1,5 @@
-"""What membership decides, without a loop: registering, controlled shutdown, and when a watched broker counts as dead."""
+"""What membership decides, without a loop: registering, controlled shutdown, and when a
+watched broker counts as dead."""
 
 import logging
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -141,7 +142,9 @@ LOST = LostData("the log was cut", 991, 2000)
 
 
 class JoiningBroker:
-    """Broker 1 joins on a dictionary of znodes. ``did`` is what changed in the broker, and its pauses, in order."""
+    """Broker 1 joins on a dictionary of znodes.
+
+    ``did`` is what changed in the broker, and its pauses, in order."""
 
     def __init__(self, info: BrokerInfo = INFO, *, gone: Iterable[TopicPartition] = ()) -> None:
         self.znodes = Znodes()
@@ -248,7 +251,8 @@ def test_a_broker_that_may_have_lost_records_waits_for_the_end_of_its_last_regis
 
 
 def test_a_broker_with_empty_log_dirs_does_not_wait_for_another_broker_that_has_its_id() -> None:
-    """That registration may never end, so the start fails at once and names the other broker's address."""
+    """That registration may never end, so the start fails at once and names the
+    other broker's address."""
     broker = JoiningBroker(ELSEWHERE)
     broker.predecessor()
     with pytest.raises(BrokerIdTakenError, match="Broker id 1 is taken by the broker at PLAINTEXT://h:9092"):
@@ -260,7 +264,8 @@ def test_a_broker_with_empty_log_dirs_does_not_wait_for_another_broker_that_has_
 def test_only_a_broker_whose_machine_was_not_rebooted_leaves_sets_for_lost_records(
     has_kept_its_pages: bool, isr: tuple[int, ...]
 ) -> None:
-    """After a power failure of several machines each may have lost a little, and none must step back for all others."""
+    """After a power failure of several machines each may have lost a little, and none must
+    step back for all others."""
     broker = JoiningBroker()
     broker.replica(leader=2)
     broker.join(has_kept_its_pages=has_kept_its_pages, lost={T0: LOST})
@@ -268,7 +273,8 @@ def test_only_a_broker_whose_machine_was_not_rebooted_leaves_sets_for_lost_recor
 
 
 def test_a_loss_that_no_loss_of_power_explains_counts_after_a_reboot_too() -> None:
-    """A segment that is missing in the middle, or an end that was there at a clean stop: this replica alone is damaged."""
+    """A segment that is missing in the middle, or an end that was there at a clean stop: this
+    replica alone is damaged."""
     broker = JoiningBroker()
     broker.replica(leader=2)
     broker.join(has_kept_its_pages=False, lost={T0: LOST._replace(is_damage=True)})
@@ -277,7 +283,8 @@ def test_a_loss_that_no_loss_of_power_explains_counts_after_a_reboot_too() -> No
 
 @pytest.mark.parametrize("has_kept_its_pages", [True, False])
 def test_a_broker_with_an_empty_log_dir_leaves_the_sets_of_replicas_that_are_gone(has_kept_its_pages: bool) -> None:
-    """A replaced disk has lost everything, reboot or not; once the broker is registered the dir is like all others."""
+    """A replaced disk has lost everything, reboot or not; once the broker is registered
+    the dir is like all others."""
     broker = JoiningBroker(gone=[T0])
     broker.replica()
     broker.predecessor()
@@ -296,7 +303,8 @@ def test_a_new_broker_of_which_no_replica_is_known_registers_at_once() -> None:
 
 
 def test_a_broker_gives_up_what_it_led_before_a_reboot_though_the_log_is_gone() -> None:
-    """A loss of power can take whole logs: the assignments say which partitions it has, not its folders."""
+    """A loss of power can take whole logs: the assignments say which partitions it
+    has, not its folders."""
     broker = JoiningBroker()
     broker.replica()
     broker.join(has_kept_its_pages=False)

@@ -97,14 +97,16 @@ class Cluster:
 
 @pytest.mark.parametrize(("leader", "leader_after"), [(0, NO_LEADER), (1, 1), (NO_LEADER, NO_LEADER)])
 def test_without_a_controller_the_broker_writes_the_set_without_itself(leader: int, leader_after: int) -> None:
-    """In the next leader epoch, and without a leader if it led: a later controller elects from the rest."""
+    """In the next leader epoch, and without a leader if it led: a later controller
+    elects from the rest."""
     cluster = Cluster({T0: LeaderAndIsr(leader, 4, (0, 1, 2), version=9)})
     cluster.leave(0, T0)
     assert cluster.state(T0) == LeaderAndIsr(leader_after, 5, (1, 2), version=10)
 
 
 def test_the_last_member_of_a_set_stays_in_it_and_logs_an_error(caplog: pytest.LogCaptureFixture) -> None:
-    """No other replica could lead: the partition goes on with what is there, and an operator can read why."""
+    """No other replica could lead: the partition goes on with what is there, and an
+    operator can read why."""
     cluster = Cluster({T0: LeaderAndIsr(0, 4, (0,))})
     with caplog.at_level(logging.ERROR):
         cluster.leave(0, T0)
@@ -131,7 +133,8 @@ def test_a_running_controller_is_waited_for_and_not_interfered_with() -> None:
 
 
 def test_a_controller_that_is_elected_between_read_and_write_wins() -> None:
-    """The version of /controller_epoch has changed: nothing is written, and the broker waits for that controller."""
+    """The version of /controller_epoch has changed: nothing is written, and the broker
+    waits for that controller."""
     cluster = Cluster({T0: LeaderAndIsr(0, 4, (0, 1, 2))})
     cluster.before_write = cluster.elect_controller
     cluster.on_pause(lambda: cluster.remove(0))
@@ -153,7 +156,8 @@ states = st.dictionaries(
 def test_whatever_the_sets_the_broker_ends_outside_or_alone_and_nothing_else_changes(
     states: dict[TopicPartition, LeaderAndIsr], number_lost: int, has_controller: bool
 ) -> None:
-    """Others of a set keep their places and their order; partitions that lost nothing keep their state."""
+    """Others of a set keep their places and their order; partitions that lost
+    nothing keep their state."""
     lost = list(states)[:number_lost]
     cluster = Cluster(states, has_controller=has_controller)
     cluster.on_pause(lambda: cluster.remove(0))
@@ -209,7 +213,8 @@ def test_a_state_that_cannot_be_read_concerns_its_own_partition_only(
 def test_writes_that_are_refused_do_not_keep_a_broker_out_for_ever(
     leave: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An ACL forbids them: the broker tries for a while, logs what it could not do, and registers."""
+    """An ACL forbids them: the broker tries for a while, logs what it could not do,
+    and registers."""
     cluster = Cluster({T0: LeaderAndIsr(0, 4, (0, 1))})
     cluster.refusal = KeeperError(Keeper.NO_AUTH)
     steps = leave_in_sync_sets(0, {T0: LOST}) if leave else give_up_leaderships(0, [T0])

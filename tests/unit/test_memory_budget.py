@@ -127,7 +127,8 @@ def test_the_turn_of_a_larger_frame_may_take_longer() -> None:
 
 
 def test_a_reader_is_not_late_because_of_what_the_server_has_yet_to_serve() -> None:
-    """Its answer may lie as long as what waits for all readers leaves room, however full the budget is."""
+    """Its answer may lie as long as what waits for all readers leaves room, however
+    full the budget is."""
     budget = MemoryBudget(LIMIT)
     served = pile_of(budget, PileKind.SERVICE, LIMIT)
     queued = pile_of(budget, PileKind.INPUT, LIMIT)

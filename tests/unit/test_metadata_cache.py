@@ -69,7 +69,8 @@ def test_a_deleted_topic_goes_with_its_id_and_its_partitions_are_reported() -> N
 
 
 def test_a_partition_without_a_live_leader_is_described_as_such() -> None:
-    """With its epoch and replicas; a leader without the client's listener is an error of its own since version 6."""
+    """With its epoch and replicas; a leader without the client's listener is an error of
+    its own since version 6."""
     cache = MetadataCache()
     cache.update(update(partition(0, -1), partition(1, 2, offline_replicas=[1]), brokers=[broker(2, "OTHER")]))
     topic = done_here(cache.describe_topic("t", "PLAINTEXT", knows_listener_not_found=True))
@@ -122,7 +123,9 @@ def test_internal_topics_are_marked() -> None:
 
 
 def test_an_unreachable_broker_is_shown_as_no_leader_until_it_is_reachable_again() -> None:
-    """A client that gets no leader asks again at once. The broker stays in the list, and others still lead."""
+    """A client that gets no leader asks again at once.
+
+    The broker stays in the list, and others still lead."""
     cache = MetadataCache()
     cache.update(update(partition(0, 1), partition(1, 2)))
 

@@ -14,7 +14,8 @@ ORDERS = TopicPartition("orders", 0)
 
 
 def test_the_bytes_of_records_are_those_of_mirrormaker_2() -> None:
-    """Strings with 16 bits of length, integers big-endian, version 0 before the values but of syncs."""
+    """Strings with 16 bits of length, integers big-endian, version 0 before the
+    values but of syncs."""
     beat = LinkHeartbeat("a", "b", 5)
     assert beat.key() == b"\0\1a\0\1b"
     assert beat.value() == b"\0\0" + (5).to_bytes(8)
@@ -51,7 +52,8 @@ def test_other_bytes_are_refused_or_read(key: bytes, value: bytes) -> None:
 def test_a_translated_offset_is_never_beyond_what_the_group_has_read(
     steps: list[tuple[int, int]], marks: list[int], data: st.DataObject
 ) -> None:
-    """Against the whole table of offsets: with gaps in the source and records of others in the target."""
+    """Against the whole table of offsets: with gaps in the source and records of
+    others in the target."""
     translation = OffsetTranslation(100)
     table: list[tuple[int, int]] = []
     upstream = downstream = -1
@@ -94,7 +96,8 @@ def test_a_topic_that_was_made_again_in_the_target_has_new_pairs() -> None:
 
 
 def test_a_pair_is_unwritten_until_it_is_written_itself() -> None:
-    """The source may be away when it is first tried, and a later pair may come while an earlier one is written."""
+    """The source may be away when it is first tried, and a later pair may come while
+    an earlier one is written."""
     translation = OffsetTranslation()
     translation.copied(ORDERS, 0, 0)
     syncs = translation.unwritten()

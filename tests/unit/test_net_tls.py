@@ -1,4 +1,5 @@
-"""Connections with TLS keep the same promises as plain ones, and show the subject of the peer's certificate."""
+"""Connections with TLS keep the same promises as plain ones, and show the subject of
+the peer's certificate."""
 
 import asyncio
 import contextlib
@@ -100,7 +101,9 @@ def ssl_settings(
 
 
 def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, name: str = "127.0.0.1") -> str | None:
-    """The protocol on which two sides agree, without a network. Raises `ssl.SSLError` of the side that refuses."""
+    """The protocol on which two sides agree, without a network.
+
+    Raises `ssl.SSLError` of the side that refuses."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     sides = [
         client.wrap_bio(to_client, to_server, server_hostname=name),
@@ -150,7 +153,8 @@ def test_a_protocol_that_is_not_offered_ends_the_start(certificate: Path, protoc
 
 @pytest.mark.parametrize("protocol", TLS_PROTOCOLS)
 def test_a_client_shows_a_certificate_where_one_is_asked_for(certificate: Path, tmp_path: Path, protocol: str) -> None:
-    """ssl.client.auth: needed, only wanted, or not asked for; a certificate that is shown must be trusted."""
+    """ssl.client.auth: needed, only wanted, or not asked for; a certificate that is
+    shown must be trusted."""
     stranger = make_certificate(tmp_path, "stranger", "/CN=stranger")
     own = KeyStore(str(certificate))
 

@@ -32,7 +32,8 @@ many_rows = st.lists(st.tuples(some_bytes, some_bytes, some_headers), min_size=1
 
 
 def columns(rows: Sequence[Fields], *, with_headers: bool = True) -> Rows:
-    """Rows as columns, which begin behind a row that is sliced off: positions must not be taken for those of the buffer."""
+    """Rows as columns, which begin behind a row that is sliced off: positions must not be taken
+    for those of the buffer."""
     key = pa.array([b"before", *(row[0] for row in rows)], pa.binary())
     value = pa.array([b"before", *(row[1] for row in rows)], pa.binary())
     lists = [[{"key": name, "value": content} for name, content in row[2]] or None for row in rows]
@@ -41,7 +42,9 @@ def columns(rows: Sequence[Fields], *, with_headers: bool = True) -> Rows:
 
 
 def by_partition(encoded: EncodedRows, compression: CompressionType = CompressionType.NONE) -> dict[int, list[Fields]]:
-    """What a consumer gets; each batch is whole, counts its offsets from 0, and carries the producer's fields."""
+    """What a consumer gets.
+
+    Each batch is whole, counts its offsets from 0, and carries the producer's fields."""
     found: dict[int, list[Fields]] = {}
     for batch in encoded.batches:
         packed = encoded.pack(batch, compression, 7, 3, 11)

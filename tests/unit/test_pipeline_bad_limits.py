@@ -43,7 +43,8 @@ def limits_in(folder: Path, text: str = FLOW, said: list[str] | None = None) -> 
 
 
 def test_a_flow_that_its_bad_rows_ended_does_not_start_until_they_are_accepted(tmp_path: Path) -> None:
-    """A supervisor that starts it again gets the same reason; a higher limit or a person's word lets it go on."""
+    """A supervisor that starts it again gets the same reason; a higher limit or a
+    person's word lets it go on."""
     running = limits_in(tmp_path)
     running.check(totals(3, 1))
     running.check(totals(200, 20))
@@ -68,7 +69,8 @@ def test_a_flow_that_its_bad_rows_ended_does_not_start_until_they_are_accepted(t
 
 
 def test_what_ended_a_short_run_for_good_ends_its_next_start_too(tmp_path: Path) -> None:
-    """Of all that there was one row in three was bad, though a flow that runs waits for more rows."""
+    """Of all that there was one row in three was bad, though a flow that runs waits
+    for more rows."""
     running = limits_in(tmp_path)
     running.check(totals(3, 1))
     with pytest.raises(PipelineError, match="1 of 3 rows of source are bad"):

@@ -1,4 +1,6 @@
-"""What a checkpoint says of a flow, what of a flow may change on it, and how it is rewound; without Spark."""
+"""What a checkpoint says of a flow, what of a flow may change on it, and how it is rewound.
+
+Without Spark."""
 
 import fcntl
 import json
@@ -105,7 +107,8 @@ def test_filters_and_delays_may_change(begun: Path, old: str, new: str) -> None:
 
 
 def test_a_sink_must_hold_the_batches_that_it_was_given(begun: Path) -> None:
-    """From the first run that had it on; one that is new holds none yet, and after a rewind all begin again."""
+    """From the first run that had it on; one that is new holds none yet, and after a
+    rewind all begin again."""
     (begun / "state" / "main" / "metadata").write_text('{"id": "query"}')
     flow, other = flow_in(begun), flow_in(begun, ('table = "t"', 'table = "u"'))
     (begun / "state" / "flow.json").unlink()
@@ -288,7 +291,8 @@ time.sleep(600)
 
 
 def test_stop_signals_the_process_that_holds_the_checkpoint_and_no_other(begun: Path) -> None:
-    """run.json may still name the process of the run before, and its number may be another program's by now."""
+    """run.json may still name the process of the run before, and its number may be
+    another program's by now."""
     checkpoint = Checkpoint(flow_in(begun))
     command = [sys.executable, "-c", HOLDER, str(begun / "state")]
     with (
@@ -311,7 +315,8 @@ def test_stop_signals_the_process_that_holds_the_checkpoint_and_no_other(begun: 
 
 
 def test_what_repeats_is_said_for_each_sink(begun: Path) -> None:
-    """Windows that are cut in two, topics that take records again, functions that are called again."""
+    """Windows that are cut in two, topics that take records again, functions that
+    are called again."""
     text = FLOW + '[[sinks]]\ntype = "topic"\ntopic = "o"\n'
     first, second = what_repeats(parse(text))
     assert first.startswith("sqlite table t keeps one row for each window_start, window_end, kind")
@@ -375,7 +380,8 @@ class Cluster:
 
 
 def test_a_topic_that_was_made_again_between_two_runs_is_noticed(tmp_path: Path) -> None:
-    """By its id; a topic that comes later is none of them, and brokers without ids give nothing to compare."""
+    """By its id; a topic that comes later is none of them, and brokers without ids
+    give nothing to compare."""
     flow = flow_in(tmp_path)
     (source,) = flow.sources
     said: list[str] = []
@@ -396,7 +402,8 @@ def test_a_topic_that_was_made_again_between_two_runs_is_noticed(tmp_path: Path)
 
 
 def test_positions_in_a_topic_that_was_made_again_are_moved_once(tmp_path: Path) -> None:
-    """By the first micro-batch that a query plans then, whenever the flow is killed; further queries move theirs themselves."""
+    """By the first micro-batch that a query plans then, whenever the flow is killed; further
+    queries move theirs themselves."""
     flow = flow_in(tmp_path)
     source = replace(flow.source, fail_on_data_loss=False)
 

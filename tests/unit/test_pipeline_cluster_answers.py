@@ -22,7 +22,9 @@ def no_topics(answer: Any) -> Any:
 def test_a_broker_that_has_just_started_is_asked_until_it_has_heard_of_the_topics(
     subscription: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They were there, and it knows none at all. A query that never saw them learns soon that there are none."""
+    """They were there, and it knows none at all.
+
+    A query that never saw them learns soon that there are none."""
     monkeypatch.setattr("barnabas.pipelines.cluster.kafka_cluster._NEWS_S", 0.0)
     monkeypatch.setattr("barnabas.pipelines.cluster.kafka_cluster._PAUSE_S", 0.01)
     with ScriptedBroker([batch(0, 9)]) as broker:

@@ -1,4 +1,5 @@
-"""The dashboard: charts over results of every sink that can be read back, and the same figures for Prometheus."""
+"""The dashboard: charts over results of every sink that can be read back, and the
+same figures for Prometheus."""
 
 import datetime
 import decimal
@@ -162,7 +163,8 @@ def test_metrics_are_the_last_points_of_lines_and_all_bars() -> None:
 
 
 def test_metrics_of_a_run_count_rows_bad_rows_and_expectations() -> None:
-    """A figure that is not known, as the lag at the start, is left out; before the first run there is none."""
+    """A figure that is not known, as the lag at the start, is left out; before the
+    first run there is none."""
     run = {"pid": 7, "rows": 10, "bad_rows": 2, "bad": {"column n": 2}, "late_rows": 0, "lag": None}
     text = run_metrics_text("flow", {**run, "expectations": {"small": 3, "has_price": 0}})
     assert [each for each in text.splitlines() if not each.startswith("#")] == [
@@ -365,7 +367,8 @@ ODD = pa.table(
 
 
 def test_numbers_that_json_lacks_are_null_in_every_kind_of_chart() -> None:
-    """A record with NaN or 1e999 hides nothing else: as a figure, on the axis, as a group and in a table."""
+    """A record with NaN or 1e999 hides nothing else: as a figure, on the axis, as a
+    group and in a table."""
     bar = draw(Chart("c", "bar", "name", ("value",)), ODD)["data"][0]
     assert bar["y"] == [1.5, None, None]
     line = draw(Chart("c", "line", "value", ("large",)), ODD)["data"][0]
@@ -389,7 +392,8 @@ def test_values_that_javascript_or_python_cannot_hold_are_texts_in_a_table() -> 
 
 
 def test_values_and_names_are_shown_as_text() -> None:
-    """Plotly takes a part of HTML in texts for markup, and texts that look like numbers for numbers."""
+    """Plotly takes a part of HTML in texts for markup, and texts that look like
+    numbers for numbers."""
     chart = Chart("<i>title</i>", "bar", "name", ("value",), "name")
     figure = draw(chart, ODD)
     assert figure["layout"]["title"]["text"] == "&lt;i&gt;title&lt;/i&gt;"
@@ -441,7 +445,8 @@ def test_a_request_without_a_host_is_refused(server: DashboardServer) -> None:
 
 @pytest.mark.parametrize("path", ["/", "/page.js", "/figures.json", "/metrics", "/nothing"])
 def test_every_answer_says_what_a_browser_may_do_with_it(server: DashboardServer, path: str) -> None:
-    """No script runs but the server's own files, nothing is loaded from elsewhere, and no other site has the page in a frame."""
+    """No script runs but the server's own files, nothing is loaded from elsewhere, and no other
+    site has the page in a frame."""
     _, headers = status_of(server, {"Host": "localhost"}, path)
     policy = headers["Content-Security-Policy"]
     assert "default-src 'none'; script-src 'self';" in policy
@@ -452,7 +457,8 @@ def test_every_answer_says_what_a_browser_may_do_with_it(server: DashboardServer
 
 @pytest.mark.skipif(not shutil.which("chromium"), reason="there is no browser")
 def test_charts_fit_their_cells_and_show_texts_as_they_are(tmp_path: Path) -> None:
-    """In a browser: the first chart is drawn when the others have their places, and a value with markup is text."""
+    """In a browser: the first chart is drawn when the others have their places, and a
+    value with markup is text."""
     database = tmp_path / "out"
     with closing(sqlite3.connect(database)) as connection:
         connection.execute("CREATE TABLE t (carrier, flights, delay, window_start)")

@@ -108,7 +108,8 @@ def test_a_file_that_cannot_be_opened_comes_with_what_to_look_at(tmp_path: Path)
 
 
 def test_a_full_disk_is_the_reason_and_the_batch_can_come_again(tmp_path: Path) -> None:
-    """SQLite rolls back by itself then: nothing is left to roll back, and that is not the error to report."""
+    """SQLite rolls back by itself then: nothing is left to roll back, and that is
+    not the error to report."""
     database = SqliteTable(sink(tmp_path), TYPES)
     database._connection.execute("PRAGMA cache_size = 1")
     (pages,) = database._connection.execute("PRAGMA page_count").fetchone()
@@ -151,7 +152,8 @@ def test_a_time_that_no_output_holds_is_reported_with_its_column(database: Outpu
 
 @pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
 def test_a_row_that_is_marked_deletes_the_row_of_its_key_once(tmp_path: Path, kind: str) -> None:
-    """Also one with a null in its key; a key that is not there is none to delete, and a repeated batch deletes nothing."""
+    """Also one with a null in its key; a key that is not there is none to delete, and a
+    repeated batch deletes nothing."""
     if kind == "duckdb":
         pytest.importorskip("duckdb")
     there = dataclasses.replace(sink(tmp_path), type=kind)

@@ -46,7 +46,8 @@ ZeroDivisionError: division by zero
 
 
 def test_an_error_in_a_function_of_the_flow_comes_with_its_line() -> None:
-    """In a worker, in the driver where a sink waits for it, and in a function that takes batches."""
+    """In a worker, in the driver where a sink waits for it, and in a function that
+    takes batches."""
     expected = "ZeroDivisionError: division by zero (orders.py, line 7)"
     assert str(reason_of(RuntimeError(FUNCTION))) == expected
     assert str(reason_of(RuntimeError("boom"), RuntimeError(FUNCTION))) == expected

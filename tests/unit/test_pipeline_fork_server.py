@@ -1,4 +1,5 @@
-"""Python processes of Spark as forks of a server, and what remains of them when either end is killed; this test plays the JVM."""
+"""Python processes of Spark as forks of a server, and what remains of them when either end is
+killed; this test plays the JVM."""
 
 import contextlib
 import json
@@ -63,7 +64,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 class Started:
-    """What Spark holds of a Python process: a child and its pipes. The process itself may be another."""
+    """What Spark holds of a Python process: a child and its pipes.
+
+    The process itself may be another."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         self.child = subprocess.Popen(
@@ -84,7 +87,8 @@ class Started:
 
 
 def await_answer(address: str) -> None:
-    """Until a server has loaded its modules: on a busy machine a client does not wait that long, and starts a process."""
+    """Until a server has loaded its modules: on a busy machine a client does not wait that
+    long, and starts a process."""
     request = fork_client._encode_request([], {}, "/")  # which is refused
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(_TIMEOUT_S)
@@ -128,7 +132,8 @@ def test_a_process_of_spark_is_a_fork_with_its_own_streams_arguments_environment
 def test_forks_have_random_numbers_of_their_own_and_the_hashes_that_spark_asks_for(
     server: ForkServer, folder: Path
 ) -> None:
-    """NumPy's generator would be the same in all; texts must have one hash in all, with a server or without."""
+    """NumPy's generator would be the same in all; texts must have one hash in all,
+    with a server or without."""
     runs = [Started(folder, environment) for environment in (server.environment, server.environment, {})]
     for each in runs:
         each.finish()
@@ -146,7 +151,8 @@ def test_a_request_for_another_interpreter_gets_one_of_its_own(server: ForkServe
 
 
 def test_refused_requests_are_started_plainly_and_signal_nothing(server: ForkServer, folder: Path) -> None:
-    """The report that the refusing process has ended is no process to wait for: a signal to number 0 would end Spark and the driver."""
+    """The report that the refusing process has ended is no process to wait for: a signal to number
+    0 would end Spark and the driver."""
     command = [sys.executable, "-I", "-S", fork_client.__file__, "/bin/echo", "-m", "started"]
     environment = {**os.environ, **server.environment, "PYTHONHASHSEED": "7"}
     for _ in range(20):
@@ -244,7 +250,8 @@ def command(pid: str) -> bytes:
 
 
 def test_workers_with_several_cores_are_forks_too(folder: Path) -> None:
-    """``spark.task.cpus`` gives them as many threads, which numpy's library must not start before the fork."""
+    """``spark.task.cpus`` gives them as many threads, which numpy's library must not
+    start before the fork."""
     server = ForkServer({"spark.task.cpus": "2"}, 2)
     try:
         started = Started(folder, {**server.environment, "OMP_NUM_THREADS": "2"})

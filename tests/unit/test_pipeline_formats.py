@@ -1,4 +1,5 @@
-"""Formats as they are declared, and values of Avro and Protobuf, with schemas from files and from a registry."""
+"""Formats as they are declared, and values of Avro and Protobuf, with schemas from
+files and from a registry."""
 
 import base64
 import datetime
@@ -56,7 +57,8 @@ def avro(schema: Any, values: dict[str, Any]) -> bytes:
 
 
 def order_file() -> Any:
-    """A file with a message of scalars, a time, a list, a nested message and a field that may be missing."""
+    """A file with a message of scalars, a time, a list, a nested message and a field
+    that may be missing."""
     kinds = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="order.proto", package="shop", syntax="proto3")
     file.dependency.append("google/protobuf/timestamp.proto")
@@ -172,7 +174,8 @@ def test_each_record_is_decoded_with_the_schema_of_its_id(registry: RegistryForT
 def test_an_unknown_schema_is_asked_for_once_in_some_seconds(
     registry: RegistryForTests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A topic full of such records would be a request for each; the schema may be registered a moment later."""
+    """A topic full of such records would be a request for each; the schema may be
+    registered a moment later."""
     registry.schemas = {5: "no schema at all"}
     decode = open_decoder("avro", None, registry.address, None)
     for _ in range(20):
@@ -190,7 +193,8 @@ def test_an_unknown_schema_is_asked_for_once_in_some_seconds(
 def test_damaged_ids_of_many_records_are_few_requests_and_hide_no_schema(
     registry: RegistryForTests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A schema that several records of the batch have is asked for all the same, one of a single record some seconds later."""
+    """A schema that several records of the batch have is asked for all the same, one of a single
+    record some seconds later."""
     registry.schemas = {8: json.dumps(ORDER), 9: json.dumps(ORDER)}
     good = avro(ORDER, VALUES)
     often, once = with_id(8, good), with_id(9, good)

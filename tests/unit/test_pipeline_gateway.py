@@ -1,4 +1,6 @@
-"""How Spark's JVM is started, with a script in its place; the connection itself is tested with Spark."""
+"""How Spark's JVM is started, with a script in its place.
+
+The connection itself is tested with Spark."""
 
 import os
 import tempfile
@@ -41,7 +43,8 @@ exit 3
 def test_a_jvm_that_ends_before_it_can_be_connected_to_is_reported_and_leaves_its_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The user's arguments are passed on, and the settings in files that no other user can read; nothing of it stays."""
+    """The user's arguments are passed on, and the settings in files that no other user can
+    read; nothing of it stays."""
     script = tmp_path / "spark" / "bin" / "spark-submit"
     script.parent.mkdir(parents=True)
     script.write_text(SCRIPT)

@@ -54,7 +54,8 @@ def test_the_wheels_java_is_found_without_java_home() -> None:
 
 
 def test_the_launcher_drops_one_flag_and_keeps_all_others(tmp_path: Path) -> None:
-    """Blanks, quotes and empty arguments go through unharmed, from a folder with a blank in its name."""
+    """Blanks, quotes and empty arguments go through unharmed, from a folder with a
+    blank in its name."""
     home = make_java(tmp_path / "my jdk", 'JAVA_VERSION="25.0.2"\nMODULES="java.base"\n')
     prepared = prepare_home(find_java({"JAVA_HOME": str(home)}), tmp_path / "cache")
     assert prepared != home

@@ -42,7 +42,8 @@ def named_modules(path: Path) -> Iterator[str]:
 
 
 def test_modules_that_texts_name_are_there() -> None:
-    """Such as those that the fork server imports before it forks: it goes on without one that is gone."""
+    """Such as those that the fork server imports before it forks: it goes on without
+    one that is gone."""
     names = {name for path in SOURCES.rglob("*.py") for name in named_modules(path)}
     assert {"barnabas.pipelines.connector.data_source", "barnabas.pipelines.checks.analysis"} <= names
     assert [name for name in sorted(names) if importlib.util.find_spec(name) is None] == []

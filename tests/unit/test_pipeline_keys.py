@@ -1,4 +1,6 @@
-"""Equality of keys in all outputs of this machine, for every type of key; servers are in tests/spark/test_spark_keys.py."""
+"""Equality of keys in all outputs of this machine, for every type of key.
+
+Servers are in tests/spark/test_spark_keys.py."""
 
 import sqlite3
 from contextlib import closing

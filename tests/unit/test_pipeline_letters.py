@@ -45,7 +45,8 @@ def size(letter: Letter) -> int:
 def test_a_letter_shrinks_until_its_topic_takes_it_and_counts_what_it_lacks(
     key: bytes | None, value: bytes | None, own: list[tuple[str, bytes | None]], reason: str, limit: int
 ) -> None:
-    """Whatever the record, a topic with room for our headers gets a letter; what is left of key and value is how they begin."""
+    """Whatever the record, a topic with room for our headers gets a letter; what is left of key and
+    value is how they begin."""
     ours = ((SOURCE, AT.encode()), (REASON, reason.encode()), ("barnabas.error", b"MALFORMED"))
     own = [(name, None if name.startswith("barnabas.") else content) for name, content in own]
     first = letter = Letter(key, value, (*own, *ours))
@@ -74,7 +75,8 @@ def test_a_letter_shrinks_until_its_topic_takes_it_and_counts_what_it_lacks(
 
 
 def test_a_letter_without_a_key_gets_its_position_for_one_where_a_key_is_needed() -> None:
-    """Compacted topics refuse records without a key; a letter with one that is refused has no other form."""
+    """Compacted topics refuse records without a key; a letter with one that is
+    refused has no other form."""
     letter = Letter(None, b"x", ((SOURCE, AT.encode()),))
     refused = next_letter(letter, AT, "INVALID_RECORD", "no key")
     assert refused is not None
@@ -101,7 +103,8 @@ def test_a_replayed_record_loses_our_header_and_nothing_else() -> None:
 
 
 def test_a_letter_counts_once_however_often_it_was_cut(tmp_path: Path) -> None:
-    """The last note of a record is the one that counts; a line that is being written is left out."""
+    """The last note of a record is the one that counts; a line that is being written
+    is left out."""
     path = letters_file(tmp_path)
     assert noted_letters(path) == {}
     for cut in (500, 750, 875):
@@ -113,7 +116,8 @@ def test_a_letter_counts_once_however_often_it_was_cut(tmp_path: Path) -> None:
 
 
 def test_a_refused_replayed_record_that_cannot_be_noted_is_an_error(tmp_path: Path) -> None:
-    """It is not written, so without its note it would be lost; a worker on another machine has no such folder."""
+    """It is not written, so without its note it would be lost; a worker on another
+    machine has no such folder."""
     notes = tmp_path / "elsewhere" / "notes.jsonl"
     policy = refusal_policy_of("replayed", str(notes))
     assert policy is not None

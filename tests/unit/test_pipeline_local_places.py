@@ -1,4 +1,5 @@
-"""`check` and `dry-run` look whether the files and folders of a flow can be made on this machine."""
+"""`check` and `dry-run` look whether the files and folders of a flow can be made on
+this machine."""
 
 import json
 import os
@@ -79,7 +80,8 @@ def test_a_file_in_the_place_of_a_folder_is_named(kind: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("kind", FILES + FOLDERS)
 def test_a_place_that_may_not_be_written_is_named(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The folder in which it would be made, or what is there; root may write everywhere, so the system's answer is replaced."""
+    """The folder in which it would be made, or what is there; root may write everywhere, so the
+    system's answer is replaced."""
     (tmp_path / "there").mkdir()
     may = os.access
 

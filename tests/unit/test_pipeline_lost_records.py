@@ -38,7 +38,8 @@ ranges = st.lists(
 def test_a_range_that_is_found_again_counts_once(
     tmp_path_factory: pytest.TempPathFactory, lost: list[tuple[str, int, int, int]]
 ) -> None:
-    """A micro-batch is repeated, and the query for bad rows reads the same; of two sources both count."""
+    """A micro-batch is repeated, and the query for bad rows reads the same; of two
+    sources both count."""
     folder = tmp_path_factory.mktemp("checkpoint")
     expected: set[tuple[str, int, int]] = set()
     for source, partition, start, size in lost:
@@ -80,7 +81,9 @@ def test_each_reader_notes_what_is_gone(tmp_path: Path, options: dict[str, str])
 def test_a_reader_that_cannot_note_what_is_gone_ends_with_the_reason(
     tmp_path: Path, options: dict[str, str], place: str, reason: str
 ) -> None:
-    """A disk is full, or the folder out of reach: a loss that is not counted would be silent. Then the disk's advice follows."""
+    """A disk is full, or the folder out of reach: a loss that is not counted would be silent.
+
+    Then the disk's advice follows."""
     if not Path("/dev/full").exists():
         pytest.skip("needs /dev/full")
     with ScriptedBroker([batch(0, 39)]) as broker:
@@ -122,7 +125,8 @@ noted = st.lists(
 def test_offsets_of_a_topic_that_was_made_again_are_other_records(
     tmp_path_factory: pytest.TempPathFactory, events: list[Any]
 ) -> None:
-    """A record is an offset of one topic: what was planned of the topic before counts with what was lost of that one."""
+    """A record is an offset of one topic: what was planned of the topic before counts with
+    what was lost of that one."""
     folder = tmp_path_factory.mktemp("checkpoint")
     expected: set[tuple[int, int, int]] = set()
     topic_number = 0
@@ -201,7 +205,10 @@ def test_the_exit_status_says_that_records_were_lost_on_request(
 def test_with_sparks_own_connector_the_number_of_lost_records_is_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It counts none. So the summary does not say 0, and an exit status cannot be asked for; where none may be lost, it can."""
+    """It counts none.
+
+    So the summary does not say 0, and an exit status cannot be asked for; where none
+    may be lost, it can."""
     path = tmp_path / "flow.toml"
     for lax in (True, False):
         path.write_text(

@@ -1,4 +1,6 @@
-"""A format that is one module and one registration: all that needs no Spark. On Spark: test_spark_new_format.py."""
+"""A format that is one module and one registration: all that needs no Spark.
+
+On Spark: test_spark_new_format.py."""
 
 from collections.abc import Iterator
 from pathlib import Path

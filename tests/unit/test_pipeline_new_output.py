@@ -1,4 +1,6 @@
-"""A kind of output that is one module and one registration: all that needs no Spark. On Spark: test_spark_new_output.py."""
+"""A kind of output that is one module and one registration: all that needs no Spark.
+
+On Spark: test_spark_new_output.py."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,7 +57,8 @@ def flow_in(folder: Path, text: str = FLOW) -> spec.Flow:
 
 
 def test_a_flow_names_a_new_kind_with_its_fields(tmp_path: Path) -> None:
-    """A field that it does not have, and one that is missing, are refused as those of other kinds are."""
+    """A field that it does not have, and one that is missing, are refused as those
+    of other kinds are."""
     path = str(tmp_path / "out.lines")
     assert flow_in(tmp_path).sinks == (LinesSink(path, ("id",), "n < 0"),)
     for wrong, words in (
@@ -76,7 +79,8 @@ def test_a_kind_that_is_not_registered_is_refused_with_those_that_are(tmp_path: 
 
 
 def test_only_kinds_of_tables_can_be_registered() -> None:
-    """Topics and functions are Spark's to write: another kind like them is refused when it is registered."""
+    """Topics and functions are Spark's to write: another kind like them is refused
+    when it is registered."""
 
     class Other(OutputKind[LinesSink]):
         type: ClassVar[str] = "other"

@@ -34,7 +34,8 @@ def test_offsets_come_back_from_their_json(offsets: dict[TopicPartition, int]) -
 
 
 def test_json_has_the_form_of_sparks_connector() -> None:
-    """Topics and partitions in order, no blanks: the form in which Spark's own source writes checkpoints."""
+    """Topics and partitions in order, no blanks: the form in which Spark's own
+    source writes checkpoints."""
     offsets = {TopicPartition("b", 0): 3, TopicPartition("a", 10): 2, TopicPartition("a", 2): 1}
     assert to_json(offsets) == '{"a":{"2":1,"10":2},"b":{"0":3}}'
 
@@ -69,7 +70,8 @@ def test_wrong_offsets_are_refused_with_what_is_wrong(text: str, problem: str) -
 def test_limited_batches_reach_the_end_in_steps_of_the_limit(
     span: tuple[dict[TopicPartition, int], dict[TopicPartition, int]], max_rows: int
 ) -> None:
-    """Whatever the limit, a batch moves forward, never past the end, and exceeds the limit by rounding only."""
+    """Whatever the limit, a batch moves forward, never past the end, and exceeds the
+    limit by rounding only."""
     start, end = span
     total = sum(end.values()) - sum(start.values())
     here, batches = dict(start), 0
@@ -94,7 +96,8 @@ def test_a_limit_is_shared_in_proportion_to_what_waits() -> None:
 def test_split_ranges_cover_exactly_what_was_planned(
     span: tuple[dict[TopicPartition, int], dict[TopicPartition, int]], min_partitions: int
 ) -> None:
-    """Cutting ranges neither loses nor repeats an offset, and gives enough pieces where there are enough records."""
+    """Cutting ranges neither loses nor repeats an offset, and gives enough pieces where
+    there are enough records."""
     planned = plan_ranges(*span)
     pieces = split_ranges(planned, min_partitions)
     glued: list[Range] = []

@@ -1,6 +1,6 @@
-"""OpenSearch's bulk protocol when the server is overloaded, away, or wants a password; a small server plays these parts.
+"""OpenSearch's bulk protocol when the server is overloaded, away, or wants a password.
 
-The real server is in tests/spark/test_spark_opensearch.py.
+A small server plays these parts. The real server is in tests/spark/test_spark_opensearch.py.
 """
 
 import base64
@@ -91,7 +91,8 @@ def test_a_server_that_is_away_is_an_error_that_names_it() -> None:
 
 
 def test_an_index_that_is_not_the_one_that_a_flow_filled_ends_it(server: Server) -> None:
-    """A server makes what is missing when documents come: another index of the name, without the note of the flow."""
+    """A server makes what is missing when documents come: another index of the name,
+    without the note of the flow."""
     server.meta = {"mine": 1}
     index = open_index(server.url, [])
     assert index.last_epoch("flow", "query") == -1

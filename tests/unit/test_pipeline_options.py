@@ -111,7 +111,8 @@ def test_a_batch_that_could_read_nothing_is_refused() -> None:
 
 
 def test_java_names_of_protection_are_taken_and_less_of_it_is_refused() -> None:
-    """A program of Spark's own connector keeps its options; a password that would not be used, or a typing error, is an error."""
+    """A program of Spark's own connector keeps its options; a password that would not be used, or a
+    typing error, is an error."""
     jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="ann" password="pw";'
     java = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.jaas.config": jaas}
     found = SinkOptions.parse({**SERVERS, **java}).kafka

@@ -1,4 +1,5 @@
-"""Outputs of flows: each takes a batch again without harm, and all give the same times and figures."""
+"""Outputs of flows: each takes a batch again without harm, and all give the same
+times and figures."""
 
 import datetime
 import json
@@ -420,7 +421,8 @@ def test_a_delta_table_that_cannot_be_made_says_why_in_plain_words(tmp_path: Pat
 
 @pytest.mark.parametrize("kind", ["sqlite", "duckdb", "delta", "search", "parquet"])
 def test_what_an_output_holds_is_seen_without_changing_it(kind: str, tmp_path: Path) -> None:
-    """Nothing before it is made; then its columns, and the last micro-batch if the output keeps that."""
+    """Nothing before it is made; then its columns, and the last micro-batch if the
+    output keeps that."""
     path = str(tmp_path / "out")
     sinks: dict[str, Any] = {
         "sqlite": DatabaseSink("sqlite", path, "t", KEY),
@@ -481,7 +483,8 @@ NAMES = ("barnabas_batch", "Barnabas_Batch", "excluded", "kept", "source", "targ
     ],
 )
 def test_a_table_may_have_any_name(kind: str, name: str, tmp_path: Path) -> None:
-    """Also one that statements use for something else: rows are inserted, replaced, deleted, and those with a null in the key, too."""
+    """Also one that statements use for something else: rows are inserted, replaced, deleted, and
+    those with a null in the key, too."""
     sinks = {
         "delta": LakeSink("delta", str(tmp_path / name), ("kept",)),
         "search": SearchSink(str(tmp_path / "out"), name, ("text",), ("kept",)),

@@ -1,4 +1,5 @@
-"""Spark's ports take work from this flow's own processes only, and its pages and logs show no secret."""
+"""Spark's ports take work from this flow's own processes only, and its pages and
+logs show no secret."""
 
 import re
 
@@ -17,7 +18,8 @@ def test_processes_that_spark_gives_a_secret_use_it(master: str) -> None:
 
 
 def test_a_standalone_cluster_needs_a_secret_of_its_administrator() -> None:
-    """Without it a flow that sets spark.authenticate cannot talk to the cluster, so it runs as before and says so."""
+    """Without it a flow that sets spark.authenticate cannot talk to the cluster, so it
+    runs as before and says so."""
     assert lacks_secret("spark://host:7077", {})
     assert "spark.authenticate" not in protection_settings("spark://host:7077", {})
     protected = protection_settings("spark://host:7077", SECRET)
@@ -51,5 +53,6 @@ def test_spark_redacts_settings_whose_names_or_values_are_secret(name: str) -> N
 
 @pytest.mark.parametrize("name", ["kafka.sasl.password", "place", "source", "url", "kafka.ssl.key.pem"])
 def test_spark_redacts_options_of_sources_that_may_hold_a_password(name: str) -> None:
-    """In the plans of queries: those of tables to look up have a whole client's properties in one option."""
+    """In the plans of queries: those of tables to look up have a whole client's
+    properties in one option."""
     assert re.search(protection_settings("local", {})["spark.sql.redaction.options.regex"], name)

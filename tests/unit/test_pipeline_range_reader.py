@@ -150,7 +150,8 @@ def test_an_answer_that_never_gets_better_ends_the_range_with_the_reason(
 
 
 def test_a_throttled_answer_is_waited_for_as_long_as_it_says(broker: ScriptedBroker) -> None:
-    """However often, and longer than fetchTimeoutMs; the broker does not read requests before (KIP-219)."""
+    """However often, and longer than fetchTimeoutMs; the broker does not read
+    requests before (KIP-219)."""
     broker.script(*[throttled(60)] * (MOST_USELESS + 3))
     assert read(broker, 0, 40, {"fetchTimeoutMs": "500"}) == ALL
     waits = [after - before for before, after in zip(broker.times_s, broker.times_s[1:], strict=False)]
@@ -333,7 +334,9 @@ HARMLESS = [name for name in ODD if "throttled" not in name and "connection" not
 
 @st.composite
 def logs(draw: st.DrawFn) -> tuple[list[bytes], list[tuple[int, bool]], list[tuple[int, int, int]]]:
-    """Batches with holes, transactions and markers; the offsets of records and whether they are committed; aborted ones."""
+    """Batches with holes, transactions and markers.
+
+    The offsets of records and whether they are committed; aborted ones."""
     batches: list[bytes] = []
     there: list[tuple[int, bool]] = []
     aborted: list[tuple[int, int, int]] = []
@@ -369,7 +372,8 @@ def test_a_range_is_what_a_simple_model_says_or_an_error(
     options: dict[str, str],
     most: int,
 ) -> None:
-    """Whatever the log holds and the broker answers; what came before an error is the beginning of the range."""
+    """Whatever the log holds and the broker answers; what came before an error is
+    the beginning of the range."""
     batches, there, aborted = log
     with ScriptedBroker(batches) as broker:
         broker.aborted = aborted

@@ -1,4 +1,5 @@
-"""A rewind and a reset: ways out of what is wrong, so they work on damaged checkpoints and full disks, and replace no row by an older one."""
+"""A rewind and a reset: ways out of what is wrong, so they work on damaged checkpoints and full
+disks, and replace no row by an older one."""
 
 import errno
 import itertools
@@ -68,7 +69,9 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 
 def begin(folder: Path, text: str) -> Path:
-    """A checkpoint with one micro-batch; returns the flow's file, whose name needs quotes in a shell."""
+    """A checkpoint with one micro-batch.
+
+    Returns the flow's file, whose name needs quotes in a shell."""
     file = folder / "my flow.toml"
     file.write_text(text)
     state = folder / "state"
@@ -94,7 +97,8 @@ REWIND = ["rewind", "--to", "earliest"]
 def test_records_are_not_read_again_out_of_order_after_partitions_were_added(
     tmp_path: Path, cluster: Cluster, capsys: pytest.CaptureFixture[str], action: list[str], text: str, refused: bool
 ) -> None:
-    """Where the last row of a key counts and no column orders them; an option by name goes on all the same."""
+    """Where the last row of a key counts and no column orders them; an option by
+    name goes on all the same."""
     file = begin(tmp_path, text)
     command = ["pipeline", action[0], str(file), *action[1:], "--yes"]
     cluster.__init__(3, "1")  # type: ignore[misc]
@@ -137,7 +141,8 @@ def test_a_rewind_keeps_the_ids_of_the_topics_that_it_has_positions_in(tmp_path:
 def test_a_damaged_checkpoint_is_left_by_a_rewind(
     tmp_path: Path, cluster: Cluster, capsys: pytest.CaptureFixture[str], part: str
 ) -> None:
-    """What the errors of runs advise; offsets must name all partitions then, for the others have no known place."""
+    """What the errors of runs advise; offsets must name all partitions then, for the
+    others have no known place."""
     del cluster
     file = begin(tmp_path, FLOW)
     (tmp_path / "state" / part).write_text("v1\n{\n{ damaged")
@@ -238,7 +243,8 @@ changes = st.lists(
 def test_the_newest_version_of_each_key_is_kept_however_rows_are_cut_into_micro_batches(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, int | None]], cuts: list[int], again: bool
 ) -> None:
-    """As in a plain loop over all rows in which a row replaces one that is not newer; a batch that runs again changes nothing."""
+    """As in a plain loop over all rows in which a row replaces one that is not newer; a batch that
+    runs again changes nothing."""
     expected: dict[str, tuple[int | None, int]] = {}
     for number, (key, version) in enumerate(rows):
         if key not in expected or (-1 if version is None else version) >= (
@@ -283,7 +289,8 @@ def test_versions_are_kept_exactly_over_runs_and_for_each_sink(tmp_path: Path) -
 
 
 def test_of_a_key_in_several_partitions_the_record_with_the_latest_time_counts() -> None:
-    """A record without a time is older than any with one; of equal times the one of the highest partition counts."""
+    """A record without a time is older than any with one; of equal times the one of the
+    highest partition counts."""
 
     def record(partition: int, time: int | None) -> dict[str, Any]:
         return {"partition": partition, "timestamp": time}

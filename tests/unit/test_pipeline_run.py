@@ -47,7 +47,8 @@ def test_one_checkpoint_is_for_one_process(tmp_path: Path) -> None:
 
 
 def test_totals_add_up_each_batch_once() -> None:
-    """A report that comes twice, from the listener and at the end, counts once; one without records has late rows, too."""
+    """A report that comes twice, from the listener and at the end, counts once; one without
+    records has late rows, too."""
     shown: list[int] = []
 
     def show(totals: Totals) -> None:
@@ -68,7 +69,8 @@ def test_totals_add_up_each_batch_once() -> None:
 
 
 def test_each_column_with_wrong_values_keeps_its_first_example() -> None:
-    """Half the rows have swapped columns: the most frequent fault must not hide behind the example of another."""
+    """Half the rows have swapped columns: the most frequent fault must not hide
+    behind the example of another."""
     progress = Progress([], lambda _: None)
     for batch, example in enumerate((None, "column price is de (t-0-7)", "column price is nl (t-0-9)")):
         each = report(batch, 10, 10 * (batch + 1), 30, bad=1)
@@ -91,7 +93,8 @@ def test_the_lag_is_unknown_until_spark_has_looked_at_the_topics() -> None:
 
 
 def test_a_group_gets_the_position_of_the_checkpoint_at_the_start() -> None:
-    """The driver before may have been killed between a micro-batch and its commit; of two sources the one behind counts."""
+    """The driver before may have been killed between a micro-batch and its commit; of two
+    sources the one behind counts."""
     committed: list[Offsets] = []
 
     class Committer(GroupCommitter):
@@ -188,10 +191,12 @@ def test_a_flow_whose_brokers_do_not_answer_ends_before_spark_starts(tmp_path: P
 
 
 def test_the_time_to_catch_up_follows_from_the_last_minute() -> None:
-    """What was read less what was added; None for a flow that falls behind, 0 for one that is done."""
+    """What was read less what was added; None for a flow that falls behind, 0 for
+    one that is done."""
     catch_up = CatchUp()
     assert catch_up.seconds(0.0, 0, 1000) is None
-    assert catch_up.seconds(10.0, 300, 1100) == pytest.approx(40.0)  # 20 records a second nearer, 800 are left
+    # 20 records a second nearer, 800 are left.
+    assert catch_up.seconds(10.0, 300, 1100) == pytest.approx(40.0)
     assert catch_up.seconds(20.0, 310, 2000) is None
     assert catch_up.seconds(30.0, 2000, 2000) == 0.0
     assert catch_up.seconds(200.0, 2000, 2100) is None  # the minute has none but the newest points

@@ -1,4 +1,5 @@
-"""Passwords in a flow's file and its variables: they reach their server as they are, and no error, figure or file shows a part of them."""
+"""Passwords in a flow's file and its variables: they reach their server as they are, and no error,
+figure or file shows a part of them."""
 
 import json
 import string
@@ -47,7 +48,8 @@ def parse(text: str, environ: Mapping[str, str] | None = None) -> spec.Flow:
 
 @given(_PASSWORDS, _PASSWORDS)
 def test_any_user_and_password_from_variables_are_the_same_behind_the_address(user: str, password: str) -> None:
-    """Also where one variable holds both; the host and the name of the database stay what they are."""
+    """Also where one variable holds both; the host and the name of the database stay
+    what they are."""
     values = {"U": user, "P": password, "HOST": "db.example:5432"}
     url = expand_text("postgresql://${U}:${P}@${HOST}/reports", values.__getitem__)
     assert postgres_problem(url) is None
@@ -187,7 +189,8 @@ def test_a_password_is_hidden_though_the_address_has_another_at_sign() -> None:
 
 
 def test_a_checkpoint_keeps_no_secret_and_knows_the_flow_again(tmp_path: Path) -> None:
-    """Also one that was made when the texts were kept as they are, and after the secret has changed."""
+    """Also one that was made when the texts were kept as they are, and after the
+    secret has changed."""
     text = f"""
 [[steps]]
 name = "s"
@@ -224,7 +227,8 @@ compute = { n = "count(%s)" }
 
 @pytest.mark.parametrize("secret", ["orders", "texts", "aggregate", "digests", "group_by", "version", "count"])
 def test_a_checkpoint_fits_whatever_word_a_password_is_and_after_it_has_changed(secret: str, tmp_path: Path) -> None:
-    """A password of a database may be the name of a column, or of what the checkpoint's own file has."""
+    """A password of a database may be the name of a column, or of what the
+    checkpoint's own file has."""
     sink = (POSTGRESQL % "postgresql://ann:${DB_PASSWORD}@h/db").replace('key = ["k"]', "")
 
     def flow(password: str, column: str = "orders") -> spec.Flow:

@@ -266,7 +266,8 @@ def test_secrets_come_from_the_environment() -> None:
 
 
 def test_a_sink_in_the_sources_cluster_is_protected_as_the_source_is() -> None:
-    """Certificates that are not verified included, and without what is for consumers; another cluster gets nothing of it."""
+    """Certificates that are not verified included, and without what is for consumers; another
+    cluster gets nothing of it."""
     kafka = {
         "security.protocol": "SSL",
         "ssl.ca.location": "ca.pem",
@@ -328,7 +329,8 @@ def test_lines_are_found_in_every_form_of_toml() -> None:
 
 
 def test_a_newline_in_a_name_makes_no_line_of_an_error() -> None:
-    """Each problem has one line, also beside others, so that what prints them can tell the lines from the names."""
+    """Each problem has one line, also beside others, so that what prints them can tell
+    the lines from the names."""
     with pytest.raises(SpecError) as found:
         parse('"a\\nforged: all is well" = 1\n')
     assert len(found.value.lines) == len(found.value.problems) > 1
@@ -336,7 +338,8 @@ def test_a_newline_in_a_name_makes_no_line_of_an_error() -> None:
 
 
 def test_all_problems_of_a_file_are_reported_at_once() -> None:
-    """As a compiler does, in the order of their lines; what would follow from another one is left out."""
+    """As a compiler does, in the order of their lines; what would follow from
+    another one is left out."""
     wrong = FLOW.replace('window = "1 day"', 'window = "a day"').replace('type = "topic"', 'type = "tpoic"')
     with pytest.raises(SpecError) as first:
         parse(wrong + '[trigger]\ninterval = "soon"\n', file="flow.toml")
@@ -404,7 +407,8 @@ def is_about(found: str, path: tuple[str | int, ...]) -> bool:
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_each_mistake_of_an_example_gives_its_problem_and_no_other(path: Path) -> None:
-    """What would follow from it is left out; of two mistakes in different tables both are reported."""
+    """What would follow from it is left out; of two mistakes in different tables
+    both are reported."""
     values = tomllib.loads(path.read_text())
     paths = fields_of(values)[1:]
     for mistake in paths:

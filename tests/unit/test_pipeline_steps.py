@@ -267,7 +267,8 @@ def test_the_flows_of_the_how_to_page_are_valid(tmp_path: Path) -> None:
 
 
 def test_lines_of_a_table_end_where_files_have_them_end(tmp_path: Path) -> None:
-    """A string of JSON may hold characters that end lines of other texts; a line that is none is named."""
+    """A string of JSON may hold characters that end lines of other texts; a line
+    that is none is named."""
     pytest.importorskip("pyspark")
     from barnabas.pipelines.frames.lookup import LookupReader
 
@@ -295,7 +296,8 @@ def test_lines_of_a_table_end_where_files_have_them_end(tmp_path: Path) -> None:
 
 
 def test_a_table_of_csv_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
-    """A line with another number of fields is named; a file that is half written, or away, is tried again until it is whole."""
+    """A line with another number of fields is named; a file that is half written, or away, is tried
+    again until it is whole."""
     pytest.importorskip("pyspark")
     from barnabas.pipelines.frames.lookup import LookupReader
 

@@ -4,7 +4,8 @@ from barnabas.pipelines.progress.summary_text import wrong_lines
 
 
 def test_each_kind_of_bad_rows_has_its_count_and_an_example() -> None:
-    """Sources first if there are several; a class with kinds has its examples there; tables of topics last."""
+    """Sources first if there are several; a class with kinds has its examples there;
+    tables of topics last."""
     run = {
         "sources": {"a": {"rows": 2000, "bad_rows": 3}, "b": {"rows": 5, "bad_rows": 0}},
         "bad": {"MALFORMED": 2, "MALFORMED, quotes": 2, "column n": 1},

@@ -30,7 +30,8 @@ AT = datetime.datetime(2013, 1, 1, 5, tzinfo=datetime.UTC)
     ],
 )
 def test_each_value_has_one_form_at_every_depth(value: Any, expected: Any) -> None:
-    """In a row, in a list, in a struct and in a map with keys of other types, as outputs have them."""
+    """In a row, in a list, in a struct and in a map with keys of other types, as
+    outputs have them."""
     row = {"a": value, "list": [value], "struct": {"in": [{"b": value}]}, "map": {1: value, AT: value}}
     found = json.loads(json.dumps(json_values([row]), allow_nan=False))
     assert found == [

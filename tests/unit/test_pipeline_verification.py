@@ -84,7 +84,8 @@ def test_rows_are_put_by_their_keys(tmp_path: Path) -> None:
 
 
 def test_rows_are_written_many_at_a_time_and_nothing_waits_for_the_disk(tmp_path: Path) -> None:
-    """A transaction for each row would take a second for a hundred rows on a slow disk; the file is deleted afterwards."""
+    """A transaction for each row would take a second for a hundred rows on a slow disk; the
+    file is deleted afterwards."""
     rows = RowComparison(tmp_path / "rows.db")
     connection = rows._connection
     rows.add(FOUND, ((str(number), str(connection.in_transaction)) for number in range(3)))
@@ -111,7 +112,8 @@ def test_rows_before_one_that_cannot_be_read_are_counted(tmp_path: Path) -> None
 
 
 def test_records_are_compared_byte_by_byte_and_no_key_is_not_an_empty_one(tmp_path: Path) -> None:
-    """Bytes that are not UTF-8 differ from the text that shows them; null differs from the empty key and from the text."""
+    """Bytes that are not UTF-8 differ from the text that shows them; null differs from the
+    empty key and from the text."""
     rows = RowComparison(tmp_path / "rows.db")
     rows.put(EXPECTED, [(b"k", b"\xff"), (b"", b"1"), (b"same", b"\xfe"), (b"emptied", b"1")])
     rows.put(FOUND, [(b"k", b"\\xff"), (None, b"1"), (b"same", b"\xfe"), (b"emptied", b"")])
@@ -140,7 +142,8 @@ topic_records = st.lists(
 def test_of_a_key_in_several_partitions_the_record_that_ordering_names_counts(
     tmp_path_factory: pytest.TempPathFactory, batches: list[list[TopicRecord]]
 ) -> None:
-    """Whatever partition is read last; one without a value deletes its key, and records without a key all count."""
+    """Whatever partition is read last; one without a value deletes its key, and records
+    without a key all count."""
     last = LastRecords(tmp_path_factory.mktemp("records") / "records.db")
     model: dict[bytes, dict[int, TopicRecord]] = {}
     expected: list[tuple[bytes | None, bytes]] = []
@@ -222,7 +225,8 @@ FOUND_ONES = Verification(
 def test_differing_rows_are_listed_and_the_exit_status_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The offsets that were looked at, each output, and each row with what is expected; the same as JSON."""
+    """The offsets that were looked at, each output, and each row with what is
+    expected; the same as JSON."""
     monkeypatch.setattr(pipeline_verification, "trial_session", lambda _: nullcontext())
     monkeypatch.setattr(verification, "verify_flow", lambda *_, **__: FOUND_ONES)
     arguments = SimpleNamespace(output="text", limit=20)
@@ -264,7 +268,8 @@ def test_differing_rows_are_listed_and_the_exit_status_says_so(
 def test_what_could_not_be_verified_is_not_reported_as_right(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], second: CheckedSink, status: int
 ) -> None:
-    """A script sees by the exit status whether all outputs are right, whether one is wrong, and whether that is not known."""
+    """A script sees by the exit status whether all outputs are right, whether one is wrong, and
+    whether that is not known."""
     monkeypatch.setattr(pipeline_verification, "trial_session", lambda _: nullcontext())
     found = replace(FOUND_ONES, sinks=[CheckedSink("sqlite table t", True, "", 7), second])
     monkeypatch.setattr(verification, "verify_flow", lambda *_, **__: found)

@@ -1,4 +1,5 @@
-"""Python workers of Spark that connect before they import PySpark, against a JVM that this test plays."""
+"""Python workers of Spark that connect before they import PySpark, against a JVM
+that this test plays."""
 
 import os
 import socket

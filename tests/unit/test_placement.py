@@ -97,7 +97,8 @@ def test_racks_of_some_brokers_only_are_refused() -> None:
 def test_replicas_are_distinct_spread_and_on_as_many_racks_as_there_are(
     racks: dict[int, str], partitions: int, with_racks: bool, seed: int, data: st.DataObject
 ) -> None:
-    """Brokers of a partition differ, first replicas are even to one, and racks are used before any is used twice."""
+    """Brokers of a partition differ, first replicas are even to one, and racks are used
+    before any is used twice."""
     factor = data.draw(st.integers(1, len(racks)))
     known: dict[int, str | None] = dict(racks) if with_racks else dict.fromkeys(racks)
     placed = done_here(assign_replicas(known, partitions, factor, random.Random(seed)))

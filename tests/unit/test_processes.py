@@ -56,7 +56,8 @@ def test_a_process_that_is_killed_is_lost_and_so_is_one_that_cannot_begin(worker
 
 
 def test_a_process_that_dies_of_its_first_step_could_be_started(workers: WorkerProcesses) -> None:
-    """What it died of is the task's, and would reach this process if the task were done here instead."""
+    """What it died of is the task's, and would reach this process if the task were
+    done here instead."""
     worker = workers.start("support.counting_task", DIES)
     with pytest.raises(WorkerLostError) as raised:
         worker.step()
@@ -81,7 +82,8 @@ def test_a_process_that_cannot_be_started_is_lost_at_once(monkeypatch: pytest.Mo
 
 
 def test_a_process_whose_task_is_over_gets_the_next_one(workers: WorkerProcesses) -> None:
-    """Not one whose task was closed, nor one that was killed meanwhile; two tasks at a time have two processes."""
+    """Not one whose task was closed, nor one that was killed meanwhile; two tasks at a
+    time have two processes."""
     worker = workers.start("support.counting_task", 0)
     _, pid = worker.step()
     worker.finish()
@@ -121,7 +123,8 @@ def test_a_process_without_a_task_ends_after_a_while_and_with_its_owner() -> Non
 
 
 def test_a_task_that_stands_still_is_lost_some_time_after_its_owner_is_closed() -> None:
-    """Its process is stopped by a signal in the middle of its task: the step that waits for it comes to an end."""
+    """Its process is stopped by a signal in the middle of its task: the step that
+    waits for it comes to an end."""
     workers = WorkerProcesses(grace_s=0.01)
     worker = workers.start("support.counting_task", 0)
     _, pid = worker.step()

@@ -1,4 +1,5 @@
-"""The measure of promptness that hostile-bytes tests use: the machine's load excuses a server, its own slowness does not."""
+"""The measure of promptness that hostile-bytes tests use: the machine's load excuses a server,
+its own slowness does not."""
 
 import os
 import socket
@@ -22,7 +23,8 @@ def test_a_block_that_waits_for_nothing_but_time_is_late() -> None:
 
 
 def test_waiting_for_a_cpu_is_counted_and_excuses_lateness() -> None:
-    """Four processes that are bound to one CPU and never rest: each waits most of the time, and is excused."""
+    """Four processes that are bound to one CPU and never rest: each waits most of
+    the time, and is excused."""
     cpu = min(os.sched_getaffinity(0))
     busy = f"import os; os.sched_setaffinity(0, [{cpu}]); print(flush=True)\nwhile True: pass"
     command = [sys.executable, "-c", busy]

@@ -155,7 +155,8 @@ def test_an_attempt_that_raises_ends_like_a_time_out_and_leaves_the_others_alone
 
 @pytest.mark.parametrize("ending", ["changed", "expired", "abandoned"])
 def test_a_completed_operation_lets_go_of_what_waited(ending: str) -> None:
-    """A request and its operation know each other: they must not be left to the collector of garbage."""
+    """A request and its operation know each other: they must not be left to the
+    collector of garbage."""
     timers = ManualTimers()
     purgatory = Purgatory(timers)
     waits = Waits()
@@ -178,7 +179,8 @@ def test_a_completed_operation_lets_go_of_what_waited(ending: str) -> None:
 
 
 def test_operations_that_are_too_many_for_a_turn_are_tried_in_the_next_ones_in_order() -> None:
-    """A thousand fetches wait for one partition: each is tried once, and other callbacks run in between."""
+    """A thousand fetches wait for one partition: each is tried once, and other
+    callbacks run in between."""
     timers = ManualTimers()
     purgatory = Purgatory(timers)
     tried: list[int] = []

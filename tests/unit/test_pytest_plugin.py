@@ -1,4 +1,5 @@
-"""The plugin as a user's pytest loads it: an installed distribution, whose packages pytest would rewrite."""
+"""The plugin as a user's pytest loads it: an installed distribution, whose packages
+pytest would rewrite."""
 
 import os
 import subprocess
@@ -80,7 +81,8 @@ def run(site: Path, folder: Path, *options: str, **environment: str) -> str:
 def test_modules_of_barnabas_are_imported_as_they_are_without_pytest(
     installed: Path, project: Path, options: tuple[str, ...], conftest: str, environment: dict[str, str]
 ) -> None:
-    """Their bytecode is used, and no assertions are rewritten but the user's, however the plugin is loaded.
+    """Their bytecode is used, and no assertions are rewritten but the user's,
+    however the plugin is loaded.
 
     By its longer name pytest imports it itself, with the two packages around it.
     """

@@ -84,7 +84,8 @@ def test_a_server_that_does_not_know_the_password_is_not_followed() -> None:
         learner, server = QuorumAuthLearner(both.new_learner()), QuorumAuthServer(both)
         challenge = server.feed(learner.start())
         if proof is None:
-            learner.feed(encode_auth_packet(1, challenge[16:]))  # before this server has proven anything
+            # Before this server has proven anything.
+            learner.feed(encode_auth_packet(1, challenge[16:]))
         else:
             assert learner.feed(challenge)
             learner.feed(encode_auth_packet(1, proof))
@@ -228,7 +229,8 @@ def test_without_sasl_a_connection_is_refused_where_it_is_required_and_accepted_
 
 
 def test_a_greeting_alone_reaches_the_owner_where_authentication_is_not_required() -> None:
-    """A server with a smaller id drops its connection after it; the greeting says that it wants one."""
+    """A server with a smaller id drops its connection after it; the greeting says
+    that it wants one."""
 
     async def test() -> None:
         async with Listening(network(authentication(is_required=False))) as port:
@@ -261,7 +263,8 @@ def test_a_server_that_waits_behind_its_greeting_is_let_in_where_authentication_
 def test_strangers_that_say_nothing_hold_no_more_than_64_exchanges(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The oldest ends for a new one, which authenticates; the others end when their time is over."""
+    """The oldest ends for a new one, which authenticates; the others end when their
+    time is over."""
     monkeypatch.setattr(channels, "_PATIENCE_S", 1)
     caplog.set_level(logging.INFO)
 

@@ -1,4 +1,5 @@
-"""The configuration of an ensemble: server lines, quorums, dynamic files, and what zoo.cfg says of them."""
+"""The configuration of an ensemble: server lines, quorums, dynamic files, and what
+zoo.cfg says of them."""
 
 import asyncio
 from itertools import combinations
@@ -65,7 +66,8 @@ def test_a_server_line_that_cannot_be_used_is_refused_by_name(text: str, what: s
 
 
 def test_the_text_of_a_configuration_is_that_of_apache_zookeeper() -> None:
-    """Members in the order of their ids with their roles, then groups and weights, then the version in hexadecimal."""
+    """Members in the order of their ids with their roles, then groups and weights, then
+    the version in hexadecimal."""
     texts = {
         "server.2": "b:2:3:observer",
         "server.1": "a:2888:3888;2181",

@@ -1,4 +1,5 @@
-"""TLS between the members of an ensemble: whose certificate counts, one port for both kinds, and what ends the start."""
+"""TLS between the members of an ensemble: whose certificate counts, one port for both kinds,
+and what ends the start."""
 
 import asyncio
 import random
@@ -151,7 +152,8 @@ async def is_accepted(server: UnifiedNetwork, client: UnifiedNetwork) -> bool:
 
 @needs("openssl")
 def test_certificates_and_hosts_decide_who_is_accepted(tmp_path: Path, certificate: Path) -> None:
-    """Both sides must trust the other's certificate; one that connects must come from its host, or a member's."""
+    """Both sides must trust the other's certificate; one that connects must come from
+    its host, or a member's."""
     other = make_certificate(tmp_path, "other", "/CN=other")
     own, stranger = str(certificate), str(other)
     both = tmp_path / "both.pem"
@@ -297,7 +299,8 @@ def test_tls_between_members_that_cannot_work_ends_the_start(
 
 
 def test_unified_ports_accept_both_and_connect_as_sslquorum_says() -> None:
-    """Three restarts of each server switch TLS on: accept both, connect with TLS, accept TLS only."""
+    """Three restarts of each server switch TLS on: accept both, connect with TLS,
+    accept TLS only."""
 
     def made(ssl_quorum: str, unification: str) -> tuple[bool, bool] | None:
         stores = {"ssl.quorum.keyStore.location": "/k.pem", "sslQuorum": ssl_quorum, "portUnification": unification}

@@ -1,7 +1,8 @@
-"""README's table of what works with what: each of its lines is run by tests, which are named here, and only here.
+"""README's table of what works with what: each of its lines is run by tests, which are
+named here, and only here.
 
-Both ways: a claim without a test fails, and so does a test of this list that is gone or that CI does not run. A client's
-line holds for each client and each thing that is tried.
+Both ways: a claim without a test fails, and so does a test of this list that is gone or that CI
+does not run. A client's line holds for each client and each thing that is tried.
 """
 
 import ast

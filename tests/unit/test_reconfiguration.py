@@ -1,4 +1,5 @@
-"""Reconfigurations without I/O: what a request makes of a configuration, quorums, files, and a member's next role."""
+"""Reconfigurations without I/O: what a request makes of a configuration, quorums, files,
+and a member's next role."""
 
 from itertools import combinations
 
@@ -94,7 +95,8 @@ def test_groups_change_as_a_whole_only() -> None:
 def test_a_reconfiguration_and_what_follows_it_need_both_quorums(
     old: set[int], new: set[int], acked: dict[int, int]
 ) -> None:
-    """Against the definition: a zxid is committable when a majority of each configuration in force for it has it."""
+    """Against the definition: a zxid is committable when a majority of each
+    configuration in force for it has it."""
     quorums = Quorums(configuration(*old))
     quorums.propose(5, configuration(*new, version=5))
     acks = sorted(((zxid, server) for server, zxid in acked.items()), reverse=True)
@@ -138,7 +140,8 @@ def test_the_leader_of_a_new_configuration(new: tuple[int, ...], acks: list[tupl
 
 
 def test_a_proposed_configuration_survives_a_restart_until_it_is_in_force() -> None:
-    """The file beside zoo.cfg has it; zoo.cfg names the dynamic file, keeps its other lines, and is copied first."""
+    """The file beside zoo.cfg has it; zoo.cfg names the dynamic file, keeps its other
+    lines, and is copied first."""
     known, files = member(2, configuration(1, 2, 3))
     known.load()
     assert files.content[f"{CONFIG}.bak"].startswith(b"# ours")

@@ -1,4 +1,5 @@
-"""Which fetch copies a partition: two fetchers for each source, and what follows when it cannot be reached."""
+"""Which fetch copies a partition: two fetchers for each source, and what follows
+when it cannot be reached."""
 
 from pathlib import Path
 
@@ -96,7 +97,8 @@ def test_nothing_moves_while_all_partitions_are_in_sync(pair: Pair) -> None:
 
 
 def test_a_partition_is_copied_from_its_new_leader_only(pair: Pair) -> None:
-    """It leaves the source before; one that lost its leader, is led here or is stopped leaves too."""
+    """It leaves the source before; one that lost its leader, is led here or is
+    stopped leaves too."""
     sources = FetchSources(lambda for_in_sync: pair.another_fetcher(for_in_sync=for_in_sync))
 
     def copied_from() -> list[int]:

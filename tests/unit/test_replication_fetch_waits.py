@@ -1,4 +1,5 @@
-"""How long a follower's fetches wait at the leader while roles change in pieces, in virtual time."""
+"""How long a follower's fetches wait at the leader while roles change in pieces, in
+virtual time."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -19,7 +20,9 @@ LONGEST_WAIT_MS = 500
 
 
 class Leader:
-    """A leader without news: it answers a fetch when its wait is over. A dropped connection breaks the fetch."""
+    """A leader without news: it answers a fetch when its wait is over.
+
+    A dropped connection breaks the fetch."""
 
     def __init__(self, loop: SimulatedLoop) -> None:
         self.loop = loop
@@ -109,7 +112,8 @@ def in_virtual_time(scenario: Callable[[SimulatedLoop], Coroutine[Any, Any, None
 
 
 def test_pieces_of_a_change_of_roles_break_one_fetch_and_the_next_ones_wait_25_ms() -> None:
-    """Folders are made in a thread between two pieces, which come 20 ms apart: each is asked for soon, without a break."""
+    """Folders are made in a thread between two pieces, which come 20 ms apart: each is asked
+    for soon, without a break."""
 
     async def scenario(loop: SimulatedLoop) -> None:
         follower = Follower(loop)

@@ -1,4 +1,5 @@
-"""What a follower decides: sessions, truncation, and a fetcher that copies from a real leader's dispatch and log."""
+"""What a follower decides: sessions, truncation, and a fetcher that copies from a real
+leader's dispatch and log."""
 
 import logging
 import tempfile
@@ -63,7 +64,8 @@ def write(log: PartitionLog, epoch: int, *values: bytes) -> None:
 def test_topics_are_fetched_by_id_only_when_every_id_is_known(
     pair: Pair, highest: int, topic_id: Uuid, version: int
 ) -> None:
-    """Fetch names topics by their ids from version 13 on; a controller before Kafka 2.8 gives them none."""
+    """Fetch names topics by their ids from version 13 on; a controller before Kafka
+    2.8 gives them none."""
     for name, its_id in (("known", TOPIC_ID), ("other", topic_id)):
         topic_partition = TopicPartition(name, 0)
         log = pair.log_dirs.get_or_create(topic_partition, its_id, LogConfig(), START_MS)
@@ -88,7 +90,8 @@ def test_a_follower_has_the_leaders_bytes_and_learns_what_is_committed(pair: Pai
 
 
 def test_a_request_after_the_first_names_only_what_moved(pair: Pair) -> None:
-    """Of two partitions the one that got records is asked for again, the other stays in the session."""
+    """Of two partitions the one that got records is asked for again, the other stays
+    in the session."""
     other = TopicPartition("t", 1)
     pair.lead(0)
     pair.lead(0, other)
@@ -103,7 +106,8 @@ def test_a_request_after_the_first_names_only_what_moved(pair: Pair) -> None:
 
 
 def test_an_answer_to_what_was_asked_before_a_change_of_role_is_not_applied(pair: Pair) -> None:
-    """Between question and answer the partition moved to another epoch: the records may be another leader's."""
+    """Between question and answer the partition moved to another epoch: the records
+    may be another leader's."""
     leader = pair.lead(0)
     write(leader, 0, b"a")
     pair.follow(0)
@@ -117,7 +121,8 @@ def test_an_answer_to_what_was_asked_before_a_change_of_role_is_not_applied(pair
 
 
 def test_roles_that_change_while_an_answer_is_handled_in_slices_count_for_what_is_left_of_it(pair: Pair) -> None:
-    """Of three partitions one is copied, one is led here by then, one moved to another epoch and is asked for again."""
+    """Of three partitions one is copied, one is led here by then, one moved to another
+    epoch and is asked for again."""
     names = [TopicPartition("t", number) for number in range(3)]
     for name in names:
         write(pair.lead(0, name), 0, b"a")
@@ -175,7 +180,8 @@ def test_a_request_that_is_made_while_a_partition_comes_does_not_wait_at_the_lea
 
 
 def test_the_contents_of_an_answer_that_was_not_applied_are_sent_again(pair: Pair) -> None:
-    """The leader believes that the follower has the high watermark; the follower was in another role when it came."""
+    """The leader believes that the follower has the high watermark; the follower was in
+    another role when it came."""
     write(pair.lead(0), 0, b"a")
     pair.follow(0)
     pair.turn()
@@ -189,7 +195,8 @@ def test_the_contents_of_an_answer_that_was_not_applied_are_sent_again(pair: Pai
 
 
 def test_a_later_epoch_at_the_leader_makes_the_follower_wait_for_the_controller(pair: Pair) -> None:
-    """FENCED_LEADER_EPOCH: asking again is of no use until LeaderAndIsr comes, and then all goes on."""
+    """FENCED_LEADER_EPOCH: asking again is of no use until LeaderAndIsr comes, and
+    then all goes on."""
     leader = pair.lead(0)
     pair.follow(0)
     pair.lead(3)
@@ -234,7 +241,8 @@ def test_a_follower_before_the_leaders_start_begins_there(pair: Pair) -> None:
 
 
 def test_a_start_inside_a_batch_is_taken_with_the_whole_batch(pair: Pair) -> None:
-    """DeleteRecords may cut within a batch; a new replica gets the batch and begins where the leader begins."""
+    """DeleteRecords may cut within a batch; a new replica gets the batch and begins
+    where the leader begins."""
     leader = pair.lead(0)
     write(leader, 0, b"a", b"b", b"c")
     leader.update_high_watermark(3)
@@ -281,7 +289,8 @@ def test_a_corrupt_batch_is_not_appended_and_asked_for_again(pair: Pair) -> None
 def test_a_batch_that_can_never_be_appended_is_asked_for_less_and_less_often_and_reported_once(
     pair: Pair, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each pause is twice the one before, up to the limit; the line comes again after a minute, with the number of attempts."""
+    """Each pause is twice the one before, up to the limit; the line comes again after a minute,
+    with the number of attempts."""
     leader_log = pair.lead(1)
     pair.append(T0, b"a")
     file = Path(leader_log.segments.active.path)
@@ -362,7 +371,8 @@ def test_a_replica_that_lost_records_forgets_it_when_it_has_them_all_again(pair:
 
 
 def test_a_high_watermark_that_has_not_moved_does_not_show_that_a_replica_has_all_again(pair: Pair) -> None:
-    """The leader started just now and does not know it; the checkpoint that shows the loss was some seconds old, too."""
+    """The leader started just now and does not know it; the checkpoint that shows the loss
+    was some seconds old, too."""
     leader = pair.lead(0)
     write(leader, 0, b"a", b"b")
     write(leader, 0, b"c")
@@ -398,7 +408,8 @@ def test_an_answer_full_of_records_of_others_does_not_show_that_the_leader_has_n
 
 
 def test_a_replica_forgets_what_it_lost_when_its_leader_has_no_more_either(pair: Pair) -> None:
-    """After an unclean election the records are gone everywhere: its length of before is never reached."""
+    """After an unclean election the records are gone everywhere: its length of
+    before is never reached."""
     write(pair.lead(0), 0, b"a")
     follower = pair.follower_log()
     follower.note_lost_data(LostData("cut", 0, 9))
@@ -411,7 +422,8 @@ def test_a_replica_forgets_what_it_lost_when_its_leader_has_no_more_either(pair:
 
 
 def test_a_replica_that_gets_all_it_lost_at_once_forgets_it_by_a_response_that_does_not_name_it(pair: Pair) -> None:
-    """In a fetch session the leader is silent about a partition whose records and high watermark are known."""
+    """In a fetch session the leader is silent about a partition whose records and
+    high watermark are known."""
     pair.lead(0, isr=(0,))
     pair.append(T0, b"a")
     follower = pair.follower_log()
@@ -428,7 +440,8 @@ def test_a_replica_that_gets_all_it_lost_at_once_forgets_it_by_a_response_that_d
 
 
 def test_a_partition_that_is_behind_changes_fetchers_and_comes_back_in_sync(tmp_path: Path) -> None:
-    """Only what lies beyond one answer is behind; nothing is copied twice or left out on either way."""
+    """Only what lies beyond one answer is behind; nothing is copied twice or left
+    out on either way."""
     other = TopicPartition("t", 1)
     pair = Pair(tmp_path, limits=replace(LIMITS, partition_bytes=1), for_in_sync=True)
     for name in (T0, other):
@@ -479,7 +492,8 @@ def test_an_answer_to_the_fetcher_that_had_a_partition_before_is_not_applied(tmp
     [
         (2, 3, Truncation(3, True)),  # the leader's epoch ended before ours
         (2, 9, Truncation(4, True)),  # ours ended before the leader's
-        (3, 5, Truncation(4, False)),  # an epoch we never saw: back to the end of ours before it, and ask again
+        # An unknown epoch: truncate to the end of our epoch before it, and ask again.
+        (3, 5, Truncation(4, False)),
         (0, 1, Truncation(1, True)),
         (-1, 2, Truncation(2, True)),  # the leader knows no epoch for it
         (-1, -1, Truncation(1, True)),  # nor an end: the high watermark
@@ -508,7 +522,8 @@ def aligning(pair: Pair) -> None:
 
 
 def test_an_old_source_is_asked_where_our_last_epoch_ended_before_any_fetch(pair: Pair) -> None:
-    """Fetch before version 12 cannot report that the logs differ: what the source lacks goes first."""
+    """Fetch before version 12 cannot report that the logs differ: what the source
+    lacks goes first."""
     aligning(pair)
     assert not pair.fetcher.wants_fetch
     request = pair.fetcher.epochs.request()
@@ -546,9 +561,11 @@ counts = st.lists(st.integers(1, 3), max_size=4)
 def test_diverged_logs_become_equal_and_keep_what_they_shared(
     common: Sequence[int], ours: Sequence[int], theirs: Sequence[int], interleaving: Sequence[bool], version: int
 ) -> None:
-    """However epochs fell on the two sides: the follower cuts what the leader lacks, and not one record more.
+    """However epochs fell on the two sides: the follower cuts what the leader lacks,
+    and not one record more.
 
-    A source of version 12 reports in its answers where the logs differ; one of version 11 is asked before the first fetch.
+    A source of version 12 reports in its answers where the logs differ; one of version 11 is
+    asked before the first fetch.
     """
     with tempfile.TemporaryDirectory() as directory:
         pair = Pair(Path(directory), version=version)
@@ -579,7 +596,8 @@ def test_diverged_logs_become_equal_and_keep_what_they_shared(
 
 
 def test_every_state_but_the_first_is_entered_from_another_and_only_failed_has_no_way_out() -> None:
-    """The table has no state that a partition cannot reach, and none that it cannot leave without the controller."""
+    """The table has no state that a partition cannot reach, and none that it cannot
+    leave without the controller."""
     entered = {after for events in FETCH_TRANSITIONS.values() for after in events.values()}
     assert entered == set(FetchState)
     assert [state for state in FetchState if not FETCH_TRANSITIONS[state]] == [FetchState.FAILED]
@@ -654,7 +672,8 @@ def test_an_incremental_request_names_what_changed_and_costs_no_look_at_the_rest
 
 
 def test_thousands_of_new_partitions_are_named_in_several_requests_of_a_session() -> None:
-    """Whether the session is new or was lost; what moved on is named at once, for the other side would send it again."""
+    """Whether the session is new or was lost; what moved on is named at once, for the other
+    side would send it again."""
     wanted = [TopicPartition("t", index) for index in range(2 * MAX_NEW_PARTITIONS + 1)]
     session = session_of(*wanted)
     for _ in range(2):
@@ -699,7 +718,8 @@ def test_a_fetch_that_leaves_partitions_out_does_not_wait_at_the_leader(pair: Pa
 
 
 def test_a_topic_with_another_id_under_the_same_name_ends_the_session() -> None:
-    """The other side knows the partition by the id of the deleted topic, and cannot forget it by the new one."""
+    """The other side knows the partition by the id of the deleted topic, and cannot
+    forget it by the new one."""
     session = session_of(A, B)
     session.next()
     session.handle_response(7, ErrorCode.NONE)
@@ -713,7 +733,8 @@ def test_a_topic_with_another_id_under_the_same_name_ends_the_session() -> None:
     [(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0), (ErrorCode.INVALID_FETCH_SESSION_EPOCH, 7)],
 )
 def test_after_a_refused_session_the_next_request_is_whole(error: ErrorCode, session_id: int) -> None:
-    """A session that the other side forgot is not named; one out of step is, so that it is dropped there."""
+    """A session that the other side forgot is not named; one out of step is, so that
+    it is dropped there."""
     session = session_of(A)
     session.next()
     session.handle_response(7, ErrorCode.NONE)

@@ -1,4 +1,5 @@
-"""What a leader decides: who may join the in-sync set, who must leave it, and what the controller's answers mean."""
+"""What a leader decides: who may join the in-sync set, who must leave it, and what the
+controller's answers mean."""
 
 from pathlib import Path
 
@@ -79,7 +80,8 @@ def test_no_replica_joins_while_a_change_is_under_way() -> None:
 
 
 def test_a_follower_that_caught_up_joins_when_the_controller_says_so(broker: DataPath) -> None:
-    """Until the answer both sets bind the high watermark; the request carries the followers' broker epochs."""
+    """Until the answer both sets bind the high watermark; the request carries the
+    followers' broker epochs."""
     partition = lead(broker, isr=(0,))
     write(broker, b"a")
     fetched(broker, 2, 0)
@@ -101,7 +103,8 @@ def test_the_request_names_the_set_in_the_order_of_the_assignment_with_broker_ep
 
 
 def test_a_laggard_is_left_out_and_the_watermark_moves_on_only_when_that_is_confirmed(broker: DataPath) -> None:
-    """replica.lag.time.max.ms after it was last caught up, and not before the controller wrote it."""
+    """replica.lag.time.max.ms after it was last caught up, and not before the
+    controller wrote it."""
     partition = lead(broker, isr=(0, 1))
     fetched(broker, 1, 0)
     fetched(broker, 2, 0)
@@ -133,7 +136,8 @@ def test_a_laggard_is_left_out_and_the_watermark_moves_on_only_when_that_is_conf
 def test_an_error_for_a_partition_ends_the_change_or_repeats_it(
     broker: DataPath, error: ErrorCode, pending: set[int] | None, again: bool
 ) -> None:
-    """What certainly was not written is taken back; what may have been binds us until LeaderAndIsr says more."""
+    """What certainly was not written is taken back; what may have been binds us
+    until LeaderAndIsr says more."""
     partition = lead(broker, isr=(0,))
     fetched(broker, 1, 0)
     answer(broker, error)
@@ -142,7 +146,8 @@ def test_an_error_for_a_partition_ends_the_change_or_repeats_it(
 
 
 def test_a_follower_that_is_refused_and_goes_silent_holds_no_producer_up(broker: DataPath) -> None:
-    """It had all when it asked to join; nothing but time, and the look at who lags, happens after that."""
+    """It had all when it asked to join; nothing but time, and the look at who lags,
+    happens after that."""
     partition = lead(broker, isr=(0,))
     fetched(broker, 1, 0)
     write(broker, b"a")
@@ -270,7 +275,8 @@ def test_with_flush_before_ack_all_in_sync_have_what_the_leader_has_on_stable_st
 
 
 def test_below_min_insync_replicas_nothing_is_appended_or_committed(broker: DataPath) -> None:
-    """acks -1 is refused before the append; what was appended before the set shrank is refused after it."""
+    """acks -1 is refused before the append; what was appended before the set shrank
+    is refused after it."""
     broker.configs["t"] = LogConfig({"min.insync.replicas": "2"})
     partition = lead(broker, isr=(0, 1))
     write(broker, b"a", acks=-1)
@@ -303,7 +309,8 @@ def test_a_parked_produce_is_answered_when_the_followers_have_it_and_not_before(
 def test_a_replica_that_lost_records_and_must_lead_says_so_and_forgets_it(
     broker: DataPath, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It was alone in the in-sync set, or was elected uncleanly: its log is the partition from now on."""
+    """It was alone in the in-sync set, or was elected uncleanly: its log is the
+    partition from now on."""
     log = lead(broker).log
     broker.lead("t", replicas=(0, 1, 2), leader=1, epoch=1)
     log.note_lost_data(LostData("the log was cut", 0, 5))

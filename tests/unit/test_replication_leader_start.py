@@ -1,4 +1,5 @@
-"""A follower lets its records go when the leader's start has a reason; else it keeps them, and says so."""
+"""A follower lets its records go when the leader's start has a reason; else it keeps
+them, and says so."""
 
 import logging
 from pathlib import Path
@@ -56,7 +57,9 @@ def alarms(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
 def test_records_are_kept_when_the_leader_begins_a_segment_later_without_a_reason(
     pair: Pair, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As a leader whose disk has lost its first segment: an error counts them, once an epoch. The next rise is followed."""
+    """As a leader whose disk has lost its first segment: an error counts them, once an epoch.
+
+    The next rise is followed."""
     leader(pair).raise_start(BOUNDARY)
     log = next_epoch(pair)
     assert log.log_start_offset == 0
@@ -76,7 +79,8 @@ def test_records_are_kept_when_the_leader_begins_a_segment_later_without_a_reaso
 def test_a_start_inside_a_segment_or_at_our_end_is_followed_with_a_warning(
     pair: Pair, offset: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """DeleteRecords was used while the replica was away, perhaps up to the end: deleted records do not come back with it."""
+    """DeleteRecords was used while the replica was away, perhaps up to the end: deleted records
+    do not come back with it."""
     leader(pair).raise_start(offset)
     assert next_epoch(pair).log_start_offset == offset
     (line,) = alarms(caplog)
@@ -88,7 +92,8 @@ def test_a_start_inside_a_segment_or_at_our_end_is_followed_with_a_warning(
 def test_size_explains_a_start_only_if_the_leader_may_hold_so_many_bytes(
     pair: Pair, records_behind: int, is_explained: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A follower that is a record behind a log far below retention.bytes keeps its records, with an error."""
+    """A follower that is a record behind a log far below retention.bytes keeps its
+    records, with an error."""
     log = pair.follower_log()
     log.configure(LogConfig({"retention.bytes": str(log.segments.size_bytes * 10), "retention.ms": "-1"}))
     held = held_start(log, BOUNDARY, END + records_behind, START_MS)

@@ -1,4 +1,5 @@
-"""Replication throttles: what is named, how the rate is measured, and who is held back on either side."""
+"""Replication throttles: what is named, how the rate is measured, and who is held
+back on either side."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -71,7 +72,8 @@ def test_a_burst_is_paid_back_by_a_pause_and_forgotten_after_the_windows() -> No
 def test_sending_only_while_within_the_limit_keeps_the_average_to_it(
     attempts: list[tuple[int, int]], limit: int
 ) -> None:
-    """Whatever the pieces: within any span the bytes stay below the limit's worth, but for what the last piece adds."""
+    """Whatever the pieces: within any span the bytes stay below the limit's worth, but for
+    what the last piece adds."""
     quota = ReplicationQuota(11, 1000)
     quota.throttle("t", None)
     quota.limit(limit)
@@ -109,7 +111,8 @@ def records(response: object) -> int:
 
 
 def test_a_leader_over_its_quota_sends_nothing_to_a_replica_out_of_sync(tmp_path: Path) -> None:
-    """Replica 1 is in sync and is served; replica 2 is not, and waits until the rate is below the limit."""
+    """Replica 1 is in sync and is served; replica 2 is not, and waits until the rate
+    is below the limit."""
     broker = DataPath(tmp_path)
     broker.lead("t", replicas=(0, 1, 2), isr=(0, 1))
     for _ in range(2):
@@ -173,7 +176,8 @@ def test_a_follower_over_its_quota_asks_for_what_is_in_sync_only(tmp_path: Path)
 
 
 def test_an_election_under_a_throttle_pushes_no_replica_out_of_the_in_sync_set(tmp_path: Path) -> None:
-    """In a new epoch a follower does not know yet whether it is in sync: one answer shows it, whatever the rate."""
+    """In a new epoch a follower does not know yet whether it is in sync: one answer
+    shows it, whatever the rate."""
     quota = ReplicationQuota(11, 1000)
     pair = Pair(tmp_path, quota, limits=replace(LIMITS, partition_bytes=1))
     quota.throttle("t", None)

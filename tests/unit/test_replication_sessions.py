@@ -1,4 +1,5 @@
-"""Fetch sessions that look only at what has news: against full fetches, and what a leader makes of followers' times."""
+"""Fetch sessions that look only at what has news: against full fetches, and what a leader
+makes of followers' times."""
 
 import tempfile
 from pathlib import Path
@@ -104,7 +105,8 @@ steps = st.lists(
 def test_a_session_answers_in_the_end_what_a_full_fetch_answers(
     steps: list[tuple[str, int]], replica_id: int, max_bytes: int
 ) -> None:
-    """Whatever happens to partitions between requests, and however little room answers have: nothing is passed over."""
+    """Whatever happens to partitions between requests, and however little room answers
+    have: nothing is passed over."""
     with tempfile.TemporaryDirectory() as directory:
         broker = DataPath(Path(directory))
         epochs = dict.fromkeys(range(PARTITIONS), 0)
@@ -138,7 +140,8 @@ def test_a_session_answers_in_the_end_what_a_full_fetch_answers(
 
 
 def test_a_request_looks_at_no_partition_without_news(tmp_path: Path) -> None:
-    """Once a follower has everything and its answer said so, its partitions rest; an append brings one back and wakes the fetch."""
+    """Once a follower has everything and its answer said so, its partitions rest; an append brings
+    one back and wakes the fetch."""
     broker = DataPath(tmp_path)
     for partition in range(PARTITIONS):
         broker.lead("t", partition, replicas=(0, 1))
@@ -167,7 +170,8 @@ def sliced(directory: Path) -> DataPath:
 def test_a_fetch_of_many_partitions_is_read_in_slices_and_misses_nothing_between_them(
     tmp_path: Path, session: tuple[int, int]
 ) -> None:
-    """What is appended to a partition that was read already is answered, as if all had been read at once."""
+    """What is appended to a partition that was read already is answered, as if all
+    had been read at once."""
     broker = sliced(tmp_path)
     wire = broker.connect()
     wire.post(fetch([wanted(partition, 0) for partition in range(300)], session, max_wait_ms=500), VERSION)
@@ -197,7 +201,8 @@ def test_a_client_that_goes_during_the_slices_of_its_fetch_leaves_nothing_that_w
 
 
 def test_sessions_that_end_leave_no_watches_behind(tmp_path: Path) -> None:
-    """Replaced, closed, or pushed out of the cache: a partition that never changes must not collect them."""
+    """Replaced, closed, or pushed out of the cache: a partition that never changes
+    must not collect them."""
     broker = DataPath(tmp_path)
     broker.lead("t")
     wire = broker.connect()
@@ -211,7 +216,8 @@ def test_sessions_that_end_leave_no_watches_behind(tmp_path: Path) -> None:
 
 
 def test_a_resting_partitions_follower_counts_as_caught_up_as_long_as_it_fetches(tmp_path: Path) -> None:
-    """After an hour without records the first append must not find it lagging; after an hour of silence it does."""
+    """After an hour without records the first append must not find it lagging; after an
+    hour of silence it does."""
     broker = DataPath(tmp_path)
     partition = broker.lead("t", replicas=(0, 1))
     for other in range(1, PARTITIONS):
@@ -233,7 +239,8 @@ def test_a_resting_partitions_follower_counts_as_caught_up_as_long_as_it_fetches
 
 @pytest.mark.parametrize("how", ["forgets", "is refused"])
 def test_a_follower_that_gives_one_partition_up_lags_there_though_it_fetches_others(tmp_path: Path, how: str) -> None:
-    """It cannot append what it got, say, and goes on without that partition: it leaves the set, and producers go on."""
+    """It cannot append what it got, say, and goes on without that partition: it leaves the
+    set, and producers go on."""
     broker = DataPath(tmp_path)
     partition = broker.lead("t", replicas=(0, 1))
     for other in range(1, PARTITIONS):
@@ -259,7 +266,8 @@ def test_a_follower_that_gives_one_partition_up_lags_there_though_it_fetches_oth
 
 
 def test_a_session_that_goes_on_under_another_replica_id_proves_nothing(tmp_path: Path) -> None:
-    """The fetches of replica 2 in the session of replica 1 are looked at whole and say nothing about replica 1."""
+    """The fetches of replica 2 in the session of replica 1 are looked at whole and say
+    nothing about replica 1."""
     broker = DataPath(tmp_path)
     partition = broker.lead("t", replicas=(0, 1, 2))
     one = Reader(broker, 1, 1 << 20)
@@ -275,7 +283,8 @@ def test_a_session_that_goes_on_under_another_replica_id_proves_nothing(tmp_path
 
 
 def test_a_fetch_in_the_name_of_no_replica_moves_no_watermark(tmp_path: Path) -> None:
-    """Forged or stale: a broker that is not assigned, an older leader epoch, an offset beyond the log."""
+    """Forged or stale: a broker that is not assigned, an older leader epoch, an
+    offset beyond the log."""
     broker = DataPath(tmp_path)
     partition = broker.lead("t", epoch=3, replicas=(0, 1))
     broker.replicas.append(name(0), batch(b"x"), acks=1, now_ms=START_MS)
@@ -338,7 +347,8 @@ def test_a_debugging_replica_reads_to_the_end_of_a_follower_and_a_consumer_to_th
 
 
 def test_a_consumer_beyond_a_followers_end_is_out_of_range_there(tmp_path: Path) -> None:
-    """It then asks the leader again, as KIP-392 has clients do; between watermark and end there is nothing yet."""
+    """It then asks the leader again, as KIP-392 has clients do; between watermark and
+    end there is nothing yet."""
     broker = DataPath(tmp_path)
     follow(broker, 2)
     wire = broker.connect()

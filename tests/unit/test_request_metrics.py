@@ -16,7 +16,9 @@ times_ms = st.lists(st.one_of(st.integers(-5, 1100), st.integers(0, 10_000_000))
 
 @given(times_ms)
 def test_figures_of_times_are_those_of_the_sorted_list(measured: list[int]) -> None:
-    """Exact below 1,024 ms; above, at most 0.2 % too low. Minimum and maximum are exact; times below zero are none."""
+    """Exact below 1,024 ms; above, at most 0.2 % too low.
+
+    Minimum and maximum are exact; times below zero are none."""
     distribution = Distribution()
     for value in measured:
         distribution.add(value)
@@ -31,7 +33,8 @@ def test_figures_of_times_are_those_of_the_sorted_list(measured: list[int]) -> N
 
 
 def test_bytes_are_counted_for_the_first_part_of_a_path() -> None:
-    """Path and data, and for reads the stat too; the root has no namespace, and neither has an empty path."""
+    """Path and data, and for reads the stat too; the root has no namespace, and
+    neither has an empty path."""
     metrics = RequestMetrics()
     node = DataNode.system("/app/x", 0)
     metrics.written(Change(OpCode.CREATE, "/app/x", node=node))

@@ -51,7 +51,8 @@ def rule_of(test: str) -> Rule:
 
 @pytest.mark.parametrize(("test", "is_killed"), [("test_itself", True), ("test_with_a_fixture", False)])
 def test_only_the_failure_of_the_test_itself_kills_a_mutant(tmp_path: Path, test: str, is_killed: bool) -> None:
-    """An error of what a test needs would be one with any change that breaks enough, whatever the test looks at."""
+    """An error of what a test needs would be one with any change that breaks enough,
+    whatever the test looks at."""
     file = tmp_path / "test_changed.py"
     file.write_text(
         "import barnabas, pytest\n\n"

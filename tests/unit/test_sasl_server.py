@@ -1,4 +1,5 @@
-"""A listener with SASL: what is served before a client is authenticated, and how each mistake ends."""
+"""A listener with SASL: what is served before a client is authenticated, and how
+each mistake ends."""
 
 import base64
 import contextlib
@@ -168,7 +169,8 @@ def test_tokens_without_headers_follow_a_handshake_in_version_0(tmp_path: Path) 
     ],
 )
 def test_a_wrong_message_of_plain_is_answered_in_kafkas_words(tmp_path: Path, said: bytes, words: str) -> None:
-    """After the delay, and the connection ends; an unknown user and a wrong password look the same."""
+    """After the delay, and the connection ends; an unknown user and a wrong password
+    look the same."""
     broker = SaslBroker(tmp_path)
     wire = broker.connect()
     shake(wire)
@@ -257,7 +259,8 @@ def test_a_last_message_of_scram_that_was_changed_is_refused(change) -> None:
 
 
 def test_a_client_that_repeats_its_nonce_is_let_in() -> None:
-    """As librdkafka did for years: what it sends ends with both nonces, and its proof is of what it sends."""
+    """As librdkafka did for years: what it sends ends with both nonces, and its
+    proof is of what it sends."""
     server = ScramServer(SCRAM, lambda user: credential(SCRAM, user), "srv")
     server_first = server.evaluate(b"n,,n=ann,r=cln").decode()
     without_proof = "c=biws,r=clnclnsrv"
@@ -271,7 +274,8 @@ def test_a_client_that_repeats_its_nonce_is_let_in() -> None:
 
 
 def test_a_first_message_for_another_user_is_refused_by_scram() -> None:
-    """A client acts for itself only; its own name as the authorization id is fine, and so is an unknown extension."""
+    """A client acts for itself only; its own name as the authorization id is fine, and so
+    is an unknown extension."""
     for name, is_refused in (("bob", True), ("ann", False)):
         server = ScramServer(SCRAM, lambda user: credential(SCRAM, user), "srv")
         said = f"n,a={name},n=ann,r=cln,foo=bar".encode()
@@ -293,7 +297,8 @@ def test_a_mechanism_that_is_not_enabled_is_refused_with_those_that_are(tmp_path
 
 
 def test_nothing_else_is_served_before_the_authentication(tmp_path: Path) -> None:
-    """Before the handshake the connection ends without an answer; after it the request is answered with its own error."""
+    """Before the handshake the connection ends without an answer; after it the request is
+    answered with its own error."""
     broker = SaslBroker(tmp_path)
     early = broker.connect()
     early.post(NOTHING, 7)
@@ -323,7 +328,8 @@ def test_a_second_apiversions_ends_the_connection(tmp_path: Path) -> None:
 
 
 def test_bytes_that_are_no_request_end_the_connection(tmp_path: Path) -> None:
-    """First ones after the delay, as a token of GSSAPI would be that is not supported; later ones at once."""
+    """First ones after the delay, as a token of GSSAPI would be that is not
+    supported; later ones at once."""
     broker = SaslBroker(tmp_path)
     wire = broker.connect()
     wire.handler.frame(memoryview(bytearray(b"\x60")))
@@ -423,7 +429,8 @@ def test_renewals_that_follow_each_other_at_once_are_no_renewals(tmp_path: Path)
 
 
 def test_an_authentication_that_ends_must_be_renewed(tmp_path: Path) -> None:
-    """KIP-368: the same user with the same mechanism; a request after the end closes the connection."""
+    """KIP-368: the same user with the same mechanism; a request after the end closes
+    the connection."""
     broker = SaslBroker(tmp_path, reauth_ms=5000)
     wire = broker.connect()
     assert log_in(wire) == 5000
@@ -441,7 +448,8 @@ def test_an_authentication_that_ends_must_be_renewed(tmp_path: Path) -> None:
 
 
 def test_a_request_too_large_for_its_api_is_not_kept_in_an_authentication_that_ends(tmp_path: Path) -> None:
-    """It is refused when it begins, by an end of the connection if the authentication has ended when all of it has come."""
+    """It is refused when it begins, by an end of the connection if the authentication has ended
+    when all of it has come."""
     broker = SaslBroker(tmp_path, reauth_ms=5000)
     broker.serve((*DATA_PATH_APIS, "sasl_authenticate", "sasl_handshake", "join_group"))
     wire = broker.connect()

@@ -1,4 +1,5 @@
-"""Brokers that authenticate to each other with SCRAM, whose credentials the brokers read from the coordination service."""
+"""Brokers that authenticate to each other with SCRAM, whose credentials the brokers read from
+the coordination service."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -40,7 +41,8 @@ def set_password(cluster: Cluster, password: str) -> None:
 def test_a_follower_joins_only_with_the_right_scram_password(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """While its password is a changed one, a broker that comes back joins nothing; with the right one it does."""
+    """While its password is a changed one, a broker that comes back joins nothing;
+    with the right one it does."""
     cluster.create_topic("t", replication_factor=2)
     properties = {**cluster.client_properties("ann"), "acks": "all", "retries": "0"}
     with Admin(properties) as admin, Producer(properties) as producer, ThreadPoolExecutor(1) as beside:

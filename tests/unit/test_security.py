@@ -1,4 +1,5 @@
-"""SASL mechanisms against their specification and against each other, and the files with their secrets."""
+"""SASL mechanisms against their specification and against each other, and the files
+with their secrets."""
 
 import itertools
 import re
@@ -40,7 +41,8 @@ def test_the_proofs_are_those_of_the_specifications_example() -> None:
 
 @pytest.mark.parametrize("user", list(USERS))
 def test_a_user_with_the_password_is_authenticated_and_knows_the_server(user: str) -> None:
-    """Both sides prove that they know the password; names may hold quotation marks and any script."""
+    """Both sides prove that they know the password; names may hold quotation marks
+    and any script."""
     ours, theirs = server(), client(user, USERS[user])
     answer = theirs.evaluate(ours.evaluate(b""))
     assert not ours.is_complete
@@ -65,7 +67,8 @@ def test_a_client_without_the_right_password_user_or_service_is_refused(token: D
 
 
 def test_no_change_of_a_right_response_is_accepted() -> None:
-    """Another nonce, another user to act for, a second use, a directive twice, encryption, cut at any byte."""
+    """Another nonce, another user to act for, a second use, a directive twice,
+    encryption, cut at any byte."""
     ours = server()
     right = client("bob", "bobsecret").evaluate(ours.evaluate(b""))
     changed = [right[:end] for end in range(len(right))]

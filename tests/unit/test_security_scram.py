@@ -1,4 +1,5 @@
-"""SCRAM, the client's side: against the example of RFC 7677, and against servers that do not play by the rules."""
+"""SCRAM, the client's side: against the example of RFC 7677, and against servers that
+do not play by the rules."""
 
 import base64
 import hashlib
@@ -35,7 +36,8 @@ def test_the_messages_are_those_of_the_rfc() -> None:
 
 @pytest.mark.parametrize("mechanism", SCRAM_MECHANISMS)
 def test_a_server_that_has_the_stored_keys_alone_accepts_the_proof(mechanism: str) -> None:
-    """What RFC 5802 has a server do: the proof gives the client's key, whose hash is the stored key."""
+    """What RFC 5802 has a server do: the proof gives the client's key, whose hash is
+    the stored key."""
     name = SCRAM_MECHANISMS[mechanism].hash
     salted = hashlib.pbkdf2_hmac(name, "päss,=".encode(), b"salt", 4096)
     stored = hashlib.new(name, hmac.digest(salted, b"Client Key", name)).digest()
@@ -107,7 +109,9 @@ def test_a_signature_before_the_proof_is_refused() -> None:
 
 @pytest.mark.parametrize("mechanism", SCRAM_MECHANISMS)
 def test_a_password_is_salted_once_for_each_salt_and_number_of_iterations(mechanism: str) -> None:
-    """The same bytes are the same object: they were not computed again. A server cannot fill the memory."""
+    """The same bytes are the same object: they were not computed again.
+
+    A server cannot fill the memory."""
     password = SaltedPassword(mechanism, "pencil")
     found = password.salted(b"salt", 4096)
     assert found == hashlib.pbkdf2_hmac(SCRAM_MECHANISMS[mechanism].hash, b"pencil", b"salt", 4096)
@@ -173,7 +177,8 @@ def server_of_ann(iterations: int = 4096) -> ScramServer:
     ],
 )
 def test_a_right_proof_for_another_nonce_or_channel_binding_is_refused(said: dict[str, Any], is_right: bool) -> None:
-    """The password alone is not enough: the message must answer this server's on this connection."""
+    """The password alone is not enough: the message must answer this server's on
+    this connection."""
     server = server_of_ann()
     token = last_message(server.evaluate(b"n,,n=ann,r=ours"), **said)
     if is_right:

@@ -43,7 +43,8 @@ def without_quorum(cluster: Cluster) -> str:
 def test_the_shell_says_that_a_member_has_no_quorum(
     ensemble: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In a conversation each command ends with the reason, reads and writes; so does a shell that begins then."""
+    """In a conversation each command ends with the reason, reads and writes; so does
+    a shell that begins then."""
     last = ensemble.zookeeper_connect.split(",")[2]
     monkeypatch.setattr(sys, "stdin", TypedLines(_commands_around_a_loss(ensemble)))
     assert main(["zookeeper-shell", *BRIEFLY, last]) == 1

@@ -76,7 +76,8 @@ def test_without_the_directory_s_sync_a_new_file_can_be_lost() -> None:
 
 
 def test_unsynced_bytes_come_back_torn_in_blocks() -> None:
-    """Over the seeds: all of them, none, or blocks with holes; never anything but a block's old or new bytes."""
+    """Over the seeds: all of them, none, or blocks with holes; never anything but a
+    block's old or new bytes."""
     seen = set()
     for seed in range(60):
         data = after_power_loss(seed, sync=False, sync_dir=True).read("/data/log")
@@ -89,7 +90,8 @@ def test_unsynced_bytes_come_back_torn_in_blocks() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(["append", "write", "truncate", "sync"]), st.integers(0, 3000)), max_size=30))
 def test_a_file_that_was_synced_last_survives_whole(steps: list[tuple[str, int]]) -> None:
-    """Against a plain bytearray: whatever was done to the file, its content at the last sync comes back."""
+    """Against a plain bytearray: whatever was done to the file, its content at the
+    last sync comes back."""
     disk = new_disk()
     files = SimulatedFiles(disk)
     file = files.open("/log", create=True)
@@ -167,7 +169,8 @@ def test_a_process_dies_in_the_middle_of_its_operations() -> None:
 
 
 def test_a_power_loss_takes_nothing_below_both_sizes_of_a_file_that_was_cut() -> None:
-    """The cut may come to the disk or not; what was synced before it and stands on both sides of it stays."""
+    """The cut may come to the disk or not; what was synced before it and stands on
+    both sides of it stays."""
     for seed in range(50):
         files = SimulatedFiles(new_disk(seed))
         file = files.open("/file", create=True)

@@ -32,6 +32,7 @@ print("done")
 
 
 def test_a_process_that_was_killed_leaves_no_loop_of_asyncios_own() -> None:
-    """Its ``finally`` blocks run after the simulation, when no loop runs, and may ask asyncio for one."""
+    """Its ``finally`` blocks run after the simulation, when no loop runs, and may
+    ask asyncio for one."""
     done = subprocess.run([sys.executable, "-W", "always", "-c", PROGRAM], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("done\n", "")

@@ -50,7 +50,8 @@ def test_a_killed_leader_is_replaced_and_comes_back(seed: int) -> None:
 
 
 def test_the_stored_trace_has_the_story() -> None:
-    """It was printed by `python -m simulation.scenarios.failover`; times may differ after changes of the code."""
+    """It was printed by `python -m simulation.scenarios.failover`; times may differ
+    after changes of the code."""
     lines = STORED.read_text().splitlines()
     assert missing_from(lines) is None
     assert "KILLED" in (missing_from([line for line in lines if "KILLED" not in line]) or "")

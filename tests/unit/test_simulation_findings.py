@@ -38,7 +38,8 @@ def test_the_coordination_service_s_directories_survive_a_power_loss(seed: int) 
 
 
 def test_a_transaction_log_that_has_its_size_and_none_of_its_bytes_is_no_obstacle() -> None:
-    """The power went after the file's creation and before its first sync: nothing in it was acknowledged."""
+    """The power went after the file's creation and before its first sync: nothing in
+    it was acknowledged."""
     files = SimulatedFiles(new_disk(1))
     storage = Storage(files, "/data", "/data", preallocate_bytes=0)
     storage.open()
@@ -69,7 +70,8 @@ def open_log(files: SimulatedFiles, policy: str):
 
 @pytest.mark.parametrize(("policy", "end_offset"), [("delete", 1), ("compact", 12)])
 def test_a_recovered_log_ends_before_a_gap_unless_compaction_makes_gaps(policy: str, end_offset: int) -> None:
-    """A segment can end early with a whole batch while the next one's file is there: what lies between is lost."""
+    """A segment can end early with a whole batch while the next one's file is there:
+    what lies between is lost."""
     disk = new_disk(1)
     files = SimulatedFiles(disk)
     log = open_log(files, policy)

@@ -78,7 +78,8 @@ def test_a_killed_process_ends_its_connections_and_refuses_new_ones() -> None:
 
 
 def test_nothing_arrives_behind_a_reset_though_the_process_has_not_seen_it_yet() -> None:
-    """A paused process finds what came, then the reset: never later bytes without those that were lost."""
+    """A paused process finds what came, then the reset: never later bytes without
+    those that were lost."""
     world = World("a", "b")
 
     async def run() -> None:
@@ -99,7 +100,8 @@ def test_nothing_arrives_behind_a_reset_though_the_process_has_not_seen_it_yet()
 
 
 def test_a_machine_without_power_is_silent_and_later_resets() -> None:
-    """Its peers are not informed; when it is up again, bytes of old connections are answered with a reset."""
+    """Its peers are not informed; when it is up again, bytes of old connections are
+    answered with a reset."""
     world = World("a", "b")
 
     async def run() -> None:
@@ -168,7 +170,8 @@ def test_a_lost_chunk_resets_both_sides() -> None:
 
 
 def test_a_paused_process_is_connected_to_and_reads_when_it_goes_on() -> None:
-    """Its system takes the connection and the bytes; the sender is slowed when the window is full."""
+    """Its system takes the connection and the bytes; the sender is slowed when the
+    window is full."""
     world = World("a", "b")
 
     async def run() -> None:

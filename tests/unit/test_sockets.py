@@ -149,7 +149,8 @@ def test_frames_that_have_come_together_leave_others_their_turn() -> None:
     ("sent", "allowed"), [(b"", 2048), (b"x", 2048), (b"x" * 10_000, 24 * 1024), (b"x" * 100_000, 900 * 1024)]
 )
 def test_memory_of_a_frame_follows_the_bytes_that_came_not_its_length(sent: bytes, allowed: int) -> None:
-    """Many connections announce 4 MiB each and send little: each costs at most eight times what it sent."""
+    """Many connections announce 4 MiB each and send little: each costs at most eight
+    times what it sent."""
     count = 20 if len(sent) > 50_000 else 200
 
     async def run() -> None:
@@ -175,7 +176,8 @@ def test_memory_of_a_frame_follows_the_bytes_that_came_not_its_length(sent: byte
 
 
 def test_a_response_of_thousands_of_small_parts_lets_others_have_their_turn(tmp_path: Path) -> None:
-    """However much room the socket has, some calls are made at a time; the bytes stay in their order."""
+    """However much room the socket has, some calls are made at a time; the bytes
+    stay in their order."""
 
     async def run() -> None:
         path = str(tmp_path / "records")
@@ -201,7 +203,8 @@ def test_a_response_of_thousands_of_small_parts_lets_others_have_their_turn(tmp_
 
 
 def test_a_large_range_of_a_file_lets_others_have_their_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However much room the socket has: a cold disk brings a mebibyte at a time, and a turn ends after some milliseconds."""
+    """However much room the socket has: a cold disk brings a mebibyte at a time, and a turn ends
+    after some milliseconds."""
     asked: list[int] = []
     real = os.sendfile
     monkeypatch.setattr(os, "sendfile", lambda out, file, at, size: asked.append(size) or real(out, file, at, size))
@@ -256,7 +259,8 @@ def test_a_range_of_a_file_that_is_read_ahead_is_in_memory(tmp_path: Path) -> No
 def test_while_a_file_is_read_from_disk_others_are_served_and_then_it_arrives_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The thread waits for the disk, the event loop does not; what was sent behind the file stays behind it."""
+    """The thread waits for the disk, the event loop does not; what was sent behind
+    the file stays behind it."""
     file = dropped_from_memory(tmp_path / "cold", 3 * 1024 * 1024)
     expected = file.read_at(100, 3_000_000)
     disk = threading.Event()
@@ -308,7 +312,8 @@ def test_while_a_file_is_read_from_disk_others_are_served_and_then_it_arrives_wh
 def test_small_ranges_of_files_that_are_not_in_memory_are_read_beside_the_event_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What stands before them leaves at once, what comes behind them later; a file that ends early breaks the connection."""
+    """What stands before them leaves at once, what comes behind them later; a file that ends
+    early breaks the connection."""
     file = dropped_from_memory(tmp_path / "cold", 1000)
     expected = file.read_at(0, 1000)
     loop_thread = threading.get_ident()
@@ -401,7 +406,8 @@ def held_bytes(connection: Connection) -> int:
 
 
 def test_a_large_frame_that_comes_in_pieces_of_any_size_is_whole() -> None:
-    """From single bytes to hundreds of KiB: the frame passes through all ways in which its buffer grows."""
+    """From single bytes to hundreds of KiB: the frame passes through all ways in
+    which its buffer grows."""
 
     async def run() -> None:
         random = Random(7)
@@ -429,7 +435,8 @@ def test_a_large_frame_that_comes_in_pieces_of_any_size_is_whole() -> None:
 def test_a_connection_gets_room_at_once_for_a_frame_no_larger_than_one_it_has_sent(
     before: int, announced: int, has_room: bool
 ) -> None:
-    """The buffer is as large as the announced frame only if a frame of this size has arrived whole."""
+    """The buffer is as large as the announced frame only if a frame of this size has
+    arrived whole."""
 
     async def run() -> None:
         async with listening() as (port, handlers):
@@ -492,7 +499,8 @@ def test_a_frame_that_its_handler_keeps_is_not_overwritten_by_later_ones() -> No
 
 @pytest.mark.parametrize(("standing", "is_lent"), [(Standing.CLIENT, True), (Standing.STRANGER, False)])
 def test_only_a_peer_that_is_known_gets_a_buffer_that_is_used_again(standing: Standing, is_lent: bool) -> None:
-    """The memory of a stranger's frame is made for it, so that strangers cannot keep the buffers from others."""
+    """The memory of a stranger's frame is made for it, so that strangers cannot keep
+    the buffers from others."""
 
     async def run() -> None:
         handler = await send_frames([some_bytes(500_000)], standing)
@@ -517,7 +525,8 @@ def low_limit() -> Iterator[int]:
 def test_connections_leave_a_quarter_of_the_descriptors_to_files(
     low_limit: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Accepting stops below the limit, with one line in the log, and goes on when connections are gone."""
+    """Accepting stops below the limit, with one line in the log, and goes on when
+    connections are gone."""
     monkeypatch.setattr(listeners, "_ACCEPT_PAUSE_S", 0.01)
     caplog.set_level(logging.WARNING)
 
@@ -563,7 +572,8 @@ def test_the_soft_limit_is_raised_and_connections_get_three_quarters_of_it(low_l
 
 
 def test_frames_that_came_together_are_bounded_each() -> None:
-    """One that is too large is left for the check that ends the connection, though all of it has come."""
+    """One that is too large is left for the check that ends the connection, though
+    all of it has come."""
     sizes = (3, 100, 101, 3)
     data = memoryview(b"".join(size.to_bytes(4, "big") + bytes(size) for size in sizes))
     assert [len(frame) for frame in split_frames(data, 0, 100)] == [3, 100]

@@ -1,4 +1,5 @@
-"""Replicas that move between log dirs: nothing lost or doubled, whatever happens meanwhile; errors as Kafka's."""
+"""Replicas that move between log dirs: nothing lost or doubled, whatever happens
+meanwhile; errors as Kafka's."""
 
 import os
 from collections.abc import Callable
@@ -128,7 +129,8 @@ class Mover:
 
 
 def contents(log: Any) -> list[tuple[int, int, int]]:
-    """(base offset, last offset, leader epoch) and so the order of all batches from the start offset on."""
+    """(base offset, last offset, leader epoch) and so the order of all batches from
+    the start offset on."""
     found, offset = [], log.log_start_offset
     while offset < log.log_end_offset:
         piece = log.read(offset, 1 << 20, upper_bound=log.log_end_offset)
@@ -143,7 +145,8 @@ def contents(log: Any) -> list[tuple[int, int, int]]:
 
 
 def test_a_replica_moves_while_records_are_appended(tmp_path: Path) -> None:
-    """The copy catches up, takes over with the same records and bounds, and the old folder waits for its removal."""
+    """The copy catches up, takes over with the same records and bounds, and the old
+    folder waits for its removal."""
     mover = Mover(tmp_path)
     mover.broker.lead("t")
     for _ in range(6):
@@ -247,7 +250,8 @@ def test_a_replica_stopped_and_led_again_in_the_middle_of_a_slice_is_copied_by_o
 
 
 def test_a_copy_follows_the_log_start_offset_and_the_truncations_of_its_log(tmp_path: Path) -> None:
-    """DeleteRecords and truncations in the middle of a slice; what was read of truncated records is discarded."""
+    """DeleteRecords and truncations in the middle of a slice; what was read of
+    truncated records is discarded."""
     mover = Mover(tmp_path)
     partition = mover.broker.lead("t")
     for _ in range(4):
@@ -404,7 +408,8 @@ def test_a_move_takes_the_transitions_of_its_table_only(tmp_path: Path, state: M
 
 
 class Moving(RuleBasedStateMachine):
-    """Anything may happen to the current log between a slice's beginning and its end, and between slices."""
+    """Anything may happen to the current log between a slice's beginning and its
+    end, and between slices."""
 
     @initialize(sync=st.booleans(), segment_bytes=st.sampled_from([3000, 100_000]))
     def begin(self, sync: bool, segment_bytes: int) -> None:

@@ -1,4 +1,5 @@
-"""When the log cleaner compacts: the dirtiest log first, at most so many at a time, never what cannot be read."""
+"""When the log cleaner compacts: the dirtiest log first, at most so many at a time,
+never what cannot be read."""
 
 import logging
 import os
@@ -73,7 +74,8 @@ def test_only_so_many_logs_are_compacted_at_a_time_the_dirtiest_first(tmp_path: 
     """log.cleaner.threads; the next begins when one is done."""
     broker = DataPath(tmp_path, {"log.cleaner.threads": "2"})
     logs = [dirty_log(broker, topic) for topic in ("a", "b", "c")]
-    logs[0].bounds.set_cleaned(10)  # its ratio counts the segment as clean and as dirty, as Apache's does: 0.5
+    # Its ratio is 0.5: like Apache's it counts the segment as clean and as dirty.
+    logs[0].bounds.set_cleaned(10)
     for log in logs[1:]:
         assert log.bounds.cleaned_offset is None
     waiting: list[tuple[Callable[[], None], Callable[[BaseException | None], None]]] = []
@@ -89,7 +91,8 @@ def test_only_so_many_logs_are_compacted_at_a_time_the_dirtiest_first(tmp_path: 
 
 
 def test_one_look_finds_the_work_of_many_compactions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After each, only the log itself is looked at again, so that the cost for a log does not grow with their number."""
+    """After each, only the log itself is looked at again, so that the cost for a log does
+    not grow with their number."""
     broker = DataPath(tmp_path)
     logs = [dirty_log(broker, f"t{number}") for number in range(20)]
     looked_at: list[PartitionLog] = []
@@ -158,7 +161,8 @@ def test_a_log_that_cannot_be_read_is_left_alone_and_the_others_are_compacted(
 
 
 def test_an_uncleanable_log_is_tried_again_after_a_pause(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Every ten minutes: with the bad batch still there it is left as it is, without the batch it is compacted."""
+    """Every ten minutes: with the bad batch still there it is left as it is, without
+    the batch it is compacted."""
     broker = DataPath(tmp_path)
     log = dirty_log(broker, "a")
     file = log.segments[0].file
@@ -315,7 +319,9 @@ def test_a_log_whose_process_is_lost_is_compacted_by_another_one(
 def test_a_log_whose_process_is_lost_twice_is_left_alone_and_the_others_are_compacted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It never reaches the broker's own process. It is tried again after the pause of uncleanable logs, and compacted then."""
+    """It never reaches the broker's own process.
+
+    It is tried again after the pause of uncleanable logs, and compacted then."""
     monkeypatch.setattr(log_cleaner, "_LEAST_WORKER_BYTES", 0)
     broker = DataPath(tmp_path)
     other, lost = dirty_log(broker, "a"), dirty_log(broker, "b", rounds=30)
@@ -365,7 +371,8 @@ def test_logs_are_compacted_in_threads_where_a_process_does_not_begin(
 def test_a_compaction_rests_in_proportion_to_the_work_of_the_event_loop(
     tmp_path: Path, worked_ms: float, rest_ms: int
 ) -> None:
-    """Twice as long as the loop worked during the step, and no longer than the step took, here 10 ms."""
+    """Twice as long as the loop worked during the step, and no longer than the step
+    took, here 10 ms."""
     broker = DataPath(tmp_path)
     dirty_log(broker, "a")
     steps: list[int] = []

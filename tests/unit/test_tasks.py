@@ -123,7 +123,8 @@ def test_a_short_task_does_not_wait_behind_long_ones() -> None:
 
 
 def test_tasks_that_begin_in_one_turn_beside_a_long_one_share_a_slice() -> None:
-    """A thousand that arrive together do not hold the loop for a thousand slices; they begin in order, and the long one goes on."""
+    """A thousand that arrive together do not hold the loop for a thousand slices; they begin in
+    order, and the long one goes on."""
     loop, log = Loop(steps=2), []
     loop.runner.start(counting(log, "long", 40))
     for name in "abcdefgh":
@@ -158,7 +159,8 @@ def test_a_runner_apart_does_not_wait_for_the_tasks_of_the_other() -> None:
 
 
 def test_the_edge_that_starts_a_task_performs_its_effects() -> None:
-    """The task continues with the outcome, or with what is raised at its yield, at once or later."""
+    """The task continues with the outcome, or with what is raised at its yield, at
+    once or later."""
     loop, log = Loop(steps=0), []
     asked: list[tuple[str, Resume]] = []
 
@@ -244,7 +246,8 @@ def test_a_failure_is_logged_and_ends_only_its_own_work(caplog: pytest.LogCaptur
 
 
 def test_a_stop_ends_what_waits_and_starts_nothing_more() -> None:
-    """At a yield, so data is whole; a thread that runs is left to end, and its work ends with it."""
+    """At a yield, so data is whole; a thread that runs is left to end, and its work
+    ends with it."""
     loop, log = Loop(steps=0), []
 
     def closing(name: str, *steps: Beside | None) -> Task[None]:
@@ -265,7 +268,8 @@ def test_a_stop_ends_what_waits_and_starts_nothing_more() -> None:
 
 
 def test_works_in_order_do_not_overlap() -> None:
-    """The next begins when the one before is done, its work beside the loop included; a failure does not stop them."""
+    """The next begins when the one before is done, its work beside the loop included; a
+    failure does not stop them."""
     loop, log = Loop(steps=0), []
     in_order = loop.runner.lane()
 
@@ -290,7 +294,8 @@ def test_works_in_order_do_not_overlap() -> None:
 
 
 def test_work_that_other_work_starts_shares_its_slice() -> None:
-    """A response that is encoded at the end of a search does not double the time for which the loop is held."""
+    """A response that is encoded at the end of a search does not double the time for
+    which the loop is held."""
     loop, log = Loop(steps=4), []
 
     def outer() -> Task[None]:
@@ -312,7 +317,8 @@ class Freed:
 
 
 def test_what_is_removed_meanwhile_is_freed_when_its_turn_comes() -> None:
-    """Work over thousands of logs does not hold those that are deleted until it ends, to free all of them at once."""
+    """Work over thousands of logs does not hold those that are deleted until it ends, to
+    free all of them at once."""
     things = {number: Freed() for number in range(4)}
     ends = [weakref.ref(thing) for thing in things.values()]
     seen = []
@@ -326,7 +332,8 @@ def test_what_is_removed_meanwhile_is_freed_when_its_turn_comes() -> None:
 
 @pytest.mark.parametrize("end", ["result", "error", "stop", "cancelled"])
 def test_a_future_of_work_in_slices_ends_as_the_work_does(end: str) -> None:
-    """With its result or error; it is cancelled at a stop, and the work goes on when the future is cancelled."""
+    """With its result or error; it is cancelled at a stop, and the work goes on when
+    the future is cancelled."""
     loop, log = Loop(steps=0), []
 
     def work() -> Task[int]:
@@ -359,7 +366,10 @@ def test_a_future_of_work_in_slices_ends_as_the_work_does(end: str) -> None:
 
 @pytest.mark.parametrize("end", ["result", "error", "stop", "cancelled"])
 def test_a_coroutine_that_awaits_a_task_performs_its_effects_and_gets_its_result(end: str) -> None:
-    """Or what it raises. At a stop the coroutine is cancelled; if the coroutine is cancelled, the task ends at its yield."""
+    """Or what it raises.
+
+    At a stop the coroutine is cancelled; if the coroutine is cancelled, the task
+    ends at its yield."""
     loop, log = Loop(steps=0), []
 
     def work() -> Generator[str | None, Any, int]:
@@ -437,7 +447,8 @@ def test_a_future_of_work_that_a_stop_keeps_from_beginning_is_cancelled(is_stopp
 
 
 def test_work_that_a_killed_loop_left_ends_in_silence() -> None:
-    """Simulated servers die without a stop: what is collected later must not call a loop that has ended."""
+    """Simulated servers die without a stop: what is collected later must not call a
+    loop that has ended."""
     unraisable: list[object] = []
 
     async def begin() -> Loop:

@@ -69,7 +69,8 @@ def test_a_session_of_tmux_is_drawn_as_its_panes_are(tmp_path: Path) -> None:
 
 
 def test_borders_are_lines_without_gaps() -> None:
-    """From the upper edge of their first cell to the lower edge of their last one, through a crossing."""
+    """From the upper edge of their first cell to the lower edge of their last one,
+    through a crossing."""
     screen = screen_of("a│b\r\n─┼─\r\na│b", rows=3)
     (path,) = [line for line in draw(screen, "").splitlines() if line.startswith("<path")]
     assert 'd="M24.6,44.0V98.0M12.0,71.0H37.2"' in path

@@ -44,7 +44,8 @@ def test_what_a_client_produces_a_group_consumes() -> None:
 
 
 def test_every_broker_knows_a_topic_when_its_creation_returns() -> None:
-    """Each is asked alone, at once, and names all partitions with their leaders; so it is with the default number."""
+    """Each is asked alone, at once, and names all partitions with their leaders; so it is
+    with the default number."""
     with Cluster(brokers=3, settings={"num.partitions": "7"}) as cluster:
         for number in range(5):
             for topic, partitions in ((f"given-{number}", 4), (f"default-{number}", -1)):
@@ -107,7 +108,8 @@ def test_a_cluster_with_an_ensemble_loses_one_coordination_server_after_the_othe
 
 
 def test_a_stopped_broker_comes_back_at_its_port() -> None:
-    """stop_broker and start_broker keep the address and the records; starting one that runs is refused."""
+    """stop_broker and start_broker keep the address and the records; starting one
+    that runs is refused."""
     with Cluster() as cluster:
         cluster.create_topic("orders")
         produce(cluster, "orders", "before")
@@ -144,7 +146,8 @@ def test_a_cluster_without_brokers_is_refused() -> None:
 
 
 def test_pytest_finds_the_fixtures_where_the_package_is_installed(tmp_path: Path) -> None:
-    """The entry point registers them, and the broker is imported only when a test asks for a cluster."""
+    """The entry point registers them, and the broker is imported only when a test
+    asks for a cluster."""
     (tmp_path / "test_user.py").write_text(
         """
 import sys

@@ -19,7 +19,8 @@ def cluster() -> Iterator[Cluster]:
 
 
 def test_a_killed_broker_is_replaced_and_comes_back(cluster: Cluster) -> None:
-    """Its partitions get another leader without its word, and it is in sync again after its start."""
+    """Its partitions get another leader without its word, and it is in sync again
+    after its start."""
     topic = led_by(cluster, "orders", 1)
     send(cluster, topic, "before")
     cluster.kill(1)
@@ -35,7 +36,8 @@ def test_a_killed_broker_is_replaced_and_comes_back(cluster: Cluster) -> None:
 
 
 def test_a_paused_broker_loses_its_leadership_and_continues_as_a_follower(cluster: Cluster) -> None:
-    """As with SIGSTOP: connections stay open and nothing answers, until its session is over and it is resumed."""
+    """As with SIGSTOP: connections stay open and nothing answers, until its session
+    is over and it is resumed."""
     topic = led_by(cluster, "orders", 2)
     cluster.pause(2)
     send(cluster, topic, "meanwhile")
@@ -68,7 +70,8 @@ def test_a_broker_cut_off_from_coordination_is_replaced(cluster: Cluster) -> Non
 
 
 def test_a_slow_disk_slows_only_its_own_broker(cluster: Cluster) -> None:
-    """A record to its partition takes the time of its disk, and one to another broker's does not wait for it."""
+    """A record to its partition takes the time of its disk, and one to another
+    broker's does not wait for it."""
     slow, quick = led_by(cluster, "slow", 0), led_by(cluster, "quick", 1)
     cluster.slow_disk(0, 0.3)
     assert send(cluster, slow, "late") >= 0.3
@@ -78,7 +81,8 @@ def test_a_slow_disk_slows_only_its_own_broker(cluster: Cluster) -> None:
 
 
 def test_a_full_disk_costs_a_broker_its_leadership(cluster: Cluster) -> None:
-    """Its only log dir goes offline and it ends, as a process does; the record is acknowledged by the next leader."""
+    """Its only log dir goes offline and it ends, as a process does; the record is
+    acknowledged by the next leader."""
     topic = led_by(cluster, "orders", 0)
     cluster.full_disk(0)
     send(cluster, topic, "elsewhere")

@@ -1,4 +1,5 @@
-"""Clusters for tests that are secured: what clients connect with, who is let in, and what cannot be."""
+"""Clusters for tests that are secured: what clients connect with, who is let in, and
+what cannot be."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,7 +34,8 @@ def topics(properties: dict[str, str]) -> list[str]:
 @pytest.mark.parametrize("user", [None, *USERS])
 @pytest.mark.parametrize("java", [False, True])
 def test_each_user_is_let_in_by_each_mechanism(secured: Cluster, mechanism: str, user: str | None, java: bool) -> None:
-    """With the properties that the cluster gives, in either spelling, from the moment that it is started."""
+    """With the properties that the cluster gives, in either spelling, from the
+    moment that it is started."""
     assert "t" in topics(secured.client_properties(user, mechanism, java=java))
 
 
@@ -67,7 +69,8 @@ def test_a_password_of_any_characters_is_accepted_from_every_client() -> None:
 
 
 def test_a_password_keeps_whitespace_at_its_start() -> None:
-    """librdkafka's configuration drops it, so the password is set once more when the client is there."""
+    """librdkafka's configuration drops it, so the password is set once more when the
+    client is there."""
     made = new_client(LoginOfLibrdkafka, {"sasl.username": "ann", "sasl.password": " secret"})
     assert made.login == ("ann", " secret")
     made = new_client(LoginOfLibrdkafka, {"sasl.username": "ann", "sasl.password": "secret "})
@@ -75,7 +78,8 @@ def test_a_password_keeps_whitespace_at_its_start() -> None:
 
 
 class LoginOfLibrdkafka:
-    """A client that drops whitespace as librdkafka does, and connects to nothing: a real one may connect too early."""
+    """A client that drops whitespace as librdkafka does, and connects to nothing: a real
+    one may connect too early."""
 
     def __init__(self, settings: dict[str, str]) -> None:
         self.login = (settings["sasl.username"].lstrip(), settings["sasl.password"].lstrip())

@@ -1,4 +1,5 @@
-"""`barnabas.testing.simulate`: a user's own clients and faults in virtual time, and its clients beside the real ones."""
+"""`barnabas.testing.simulate`: a user's own clients and faults in virtual time, and its
+clients beside the real ones."""
 
 import asyncio
 import inspect
@@ -46,7 +47,8 @@ async def _orders(cluster: VirtualCluster) -> list[tuple[int, int]]:
 
 
 def test_the_same_seed_gives_the_same_run():
-    """Everything that happens is equal, not only what the scenario returns; another seed gives another run."""
+    """Everything that happens is equal, not only what the scenario returns; another
+    seed gives another run."""
     first, again, other = (simulate(_orders, seed=seed, brokers=3) for seed in (7, 7, 8))
     assert first == again
     assert first.digest != other.digest
@@ -181,7 +183,8 @@ def test_a_worker_killed_before_its_commit_repeats_one_order_and_loses_none(seed
 
 @pytest.mark.parametrize(("idempotent", "copies"), [(False, 2), (True, 1)])
 def test_a_late_answer_doubles_a_record_only_without_idempotence(idempotent, copies):
-    """The producer sends the record again, and the leader knows it again only by its sequence number."""
+    """The producer sends the record again, and the leader knows it again only by its
+    sequence number."""
 
     async def scenario(cluster: VirtualCluster) -> int:
         await cluster.create_topic("orders")
@@ -253,7 +256,8 @@ def test_a_worker_that_is_cut_off_loses_its_partitions_and_cannot_commit():
 
 
 def test_a_slow_disk_and_a_wrong_clock_last_until_heal():
-    """A slow disk takes longer with flush.before.ack, a wrong clock shows in LogAppendTime, heal ends both."""
+    """A slow disk takes longer with flush.before.ack, a wrong clock shows in
+    LogAppendTime, heal ends both."""
 
     async def scenario(cluster: VirtualCluster) -> list[float]:
         await cluster.create_topic("orders", config={"message.timestamp.type": "LogAppendTime"})
@@ -434,7 +438,8 @@ def test_where_there_is_no_leader_there_is_none_to_kill():
 
 @pytest.mark.parametrize(("real", "virtual"), [(AsyncProducer, VirtualProducer), (AsyncConsumer, VirtualConsumer)])
 def test_the_clients_have_the_methods_of_the_real_ones(real, virtual):
-    """With the same signatures; only transactions, which brokers do not have, and librdkafka's reports are left out."""
+    """With the same signatures; only transactions, which brokers do not have, and
+    librdkafka's reports are left out."""
     left_out = {"init_transactions", "begin_transaction", "commit_transaction", "abort_transaction", "transaction"}
     left_out |= {"send_offsets_to_transaction", "group_metadata", "last_problem", "dropped"}
 
@@ -540,7 +545,8 @@ async def _contract(make_producer: Any, make_consumer: Any) -> list[Any]:
 
 
 def test_the_clients_do_what_the_real_ones_do():
-    """The same program against a real cluster with librdkafka, and in virtual time: it sees the same."""
+    """The same program against a real cluster with librdkafka, and in virtual time:
+    it sees the same."""
 
     async def scenario(cluster: VirtualCluster) -> list[Any]:
         await cluster.create_topic("orders", partitions=2)

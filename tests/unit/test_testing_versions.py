@@ -51,7 +51,8 @@ def test_a_release_has_its_versions(release: str, key: ApiKey, version: int) -> 
 
 
 def test_an_api_that_came_later_is_not_there_and_those_between_brokers_are_as_ever() -> None:
-    """ElectLeaders came in 2.2, IncrementalAlterConfigs in 2.3; brokers among themselves are of one version."""
+    """ElectLeaders came in 2.2, IncrementalAlterConfigs in 2.3; brokers among
+    themselves are of one version."""
     handlers = load_handlers()
     old = limit_to_release(handlers, "2.1")
     assert ApiKey.ELECT_LEADERS not in old

@@ -1,4 +1,6 @@
-"""TLS over any network keeps the promises of plain connections; what is not TLS, or not trusted, ends."""
+"""TLS over any network keeps the promises of plain connections.
+
+What is not TLS, or not trusted, ends."""
 
 import asyncio
 import os
@@ -182,7 +184,8 @@ def test_a_server_that_is_not_trusted_is_not_connected_to(folder: Path, trusted:
     "sent", [b"\0\0\0\x12\0\x12\0\3\0\0\0\1\0\4evil", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x40\0" + bytes(500)]
 )
 def test_bytes_that_are_not_tls_end_the_connection(folder: Path, sent: bytes) -> None:
-    """A Kafka request, one of HTTP, noise that begins as a handshake does: an alert, and the end."""
+    """A Kafka request, one of HTTP, noise that begins as a handshake does: an alert,
+    and the end."""
 
     async def run() -> None:
         handlers, port, close = await listening(layer(folder, handshake_timeout_s=0.3))
@@ -217,7 +220,8 @@ def test_a_handshake_has_a_time_limit_and_its_connection_counts_before(folder: P
 
 
 def test_a_large_answer_is_encrypted_no_further_than_the_network_takes_it(folder: Path) -> None:
-    """A client that does not read an answer of 40 MB from a file holds a little of it in memory, not all."""
+    """A client that does not read an answer of 40 MB from a file holds a little of
+    it in memory, not all."""
 
     class CountedFile:
         read_bytes = 0
@@ -254,7 +258,9 @@ def test_a_large_answer_is_encrypted_no_further_than_the_network_takes_it(folder
 def test_while_a_file_is_read_from_disk_other_tls_clients_are_served_and_then_it_arrives_whole(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A thread waits for the disk, the event loop does not. What follows comes behind it; a file that ends early ends the connection."""
+    """A thread waits for the disk, the event loop does not.
+
+    What follows comes behind it; a file that ends early ends the connection."""
     content = os.urandom(1_500_000)
     (tmp_path / "cold").write_bytes(content)
     file = OsFiles().open(str(tmp_path / "cold"))
@@ -296,7 +302,8 @@ def test_while_a_file_is_read_from_disk_other_tls_clients_are_served_and_then_it
 
 
 def test_damaged_bytes_of_an_open_connection_end_it(folder: Path) -> None:
-    """A random byte of the ciphertext is changed: no frame of it arrives, and the handler gets the failure."""
+    """A random byte of the ciphertext is changed: no frame of it arrives, and the
+    handler gets the failure."""
 
     async def run(seed: int) -> None:
         handlers, port, close = await listening(layer(folder))
@@ -345,7 +352,8 @@ def test_a_tls_client_at_a_plain_port_ends_at_once(folder: Path) -> None:
 
 
 def test_a_store_that_cannot_be_used_is_named_with_its_property(folder: Path, tmp_path: Path) -> None:
-    """Missing, not PEM, a wrong password, a key of another certificate, nothing to verify clients with, old protocols."""
+    """Missing, not PEM, a wrong password, a key of another certificate, nothing to verify
+    clients with, old protocols."""
     locked = make_certificate(tmp_path, "locked", "/CN=locked", password="geheim")
     (tmp_path / "junk.pem").write_text("junk")
     junk = str(tmp_path / "junk.pem")

@@ -1,4 +1,5 @@
-"""Topics are created, grown and ordered away in steps: on a dictionary of znodes, also where a crash ends them in between."""
+"""Topics are created, grown and ordered away in steps: on a dictionary of znodes, also where a
+crash ends them in between."""
 
 import logging
 import random
@@ -37,7 +38,9 @@ ASSIGNMENT = {0: (0, 1), 1: (1, 2)}
 
 
 class Commands:
-    """What the controller is asked to look at; it takes a step to do so, in which a crash may come."""
+    """What the controller is asked to look at.
+
+    It takes a step to do so, in which a crash may come."""
 
     def __init__(self) -> None:
         self.asked: list[Any] = []
@@ -342,7 +345,8 @@ def test_a_deletion_that_a_crash_ended_can_be_ordered_again() -> None:
 
 
 def test_a_deletion_waits_until_a_new_controller_knows_the_topics(znodes: Znodes) -> None:
-    """A client may know the controller from before its restart, and ask before it has read the znodes."""
+    """A client may know the controller from before its restart, and ask before it
+    has read the znodes."""
     broker = Broker(znodes)
     broker.commands.on_failover = lambda: broker.context.topics.add("t")
     assert znodes.perform(broker.topics.delete(["t"])) == {}

@@ -42,7 +42,8 @@ def test_files_lie_below_the_home_or_where_the_variable_says(monkeypatch: pytest
 def test_a_user_without_a_home_or_with_one_that_is_no_folder_has_temporary_files(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A container's user with a number and no name, for one; no file is made in the working directory."""
+    """A container's user with a number and no name, for one; no file is made in the
+    working directory."""
     monkeypatch.setenv("HOME", "/dev/null")
     assert writable_user_folder(VARIABLE, ".state") == in_temporary_files(tmp_path)
     monkeypatch.delenv("HOME")

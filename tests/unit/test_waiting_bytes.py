@@ -1,4 +1,5 @@
-"""What waits for the peers of a server together, over real sockets: it has a limit, and others are served meanwhile."""
+"""What waits for the peers of a server together, over real sockets: it has a limit, and
+others are served meanwhile."""
 
 import asyncio
 import contextlib
@@ -212,7 +213,8 @@ def test_a_frame_larger_than_the_limit_comes_to_its_end(tmp_path: Path, kind: st
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_strangers_clients_and_members_have_limits_of_their_own(tmp_path: Path, kind: str) -> None:
-    """What strangers hold keeps no client waiting; a peer that becomes another takes along what waits for it."""
+    """What strangers hold keeps no client waiting; a peer that becomes another takes
+    along what waits for it."""
 
     async def run() -> None:
         async with serving(tmp_path, kind) as server:

@@ -48,7 +48,8 @@ def code_of(buffer: bytes | bytearray) -> ErrorCode | None:
 @pytest.mark.parametrize("compression", CompressionType)
 @given(rows=contents, base_offset=st.integers(0, 2**60))
 def test_records_survive_a_round_trip(compression: CompressionType, rows, base_offset: int) -> None:
-    """Offsets, timestamps, keys, values and headers, nulls included; the checks of a leader pass."""
+    """Offsets, timestamps, keys, values and headers, nulls included; the checks of a
+    leader pass."""
     records = numbered(rows, base_offset)
     batch = build_batch(records, compression=compression)
     header = check_batch(batch, 0, len(batch))
@@ -134,7 +135,8 @@ def test_a_length_that_lies_is_refused(length: int) -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_formats_before_kafka_0_11_get_their_own_error(magic: int) -> None:
-    """A client learns that its record format is not kept, even from a message shorter than our header."""
+    """A client learns that its record format is not kept, even from a message
+    shorter than our header."""
     assert code_of(bytes(16) + bytes([magic]) + bytes(10)) == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
     assert code_of(bytes(16) + bytes([magic]) + bytes(100)) == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
 
@@ -154,7 +156,8 @@ def test_a_record_count_that_lies_is_refused(count: int) -> None:
 @settings(max_examples=300)
 @given(data=st.data())
 def test_damaged_records_raise_one_kind_of_error(data) -> None:
-    """Any byte of the records changed or the whole replaced: records or CorruptDataError, nothing else."""
+    """Any byte of the records changed or the whole replaced: records or
+    CorruptDataError, nothing else."""
     batch = build_batch(numbered([(5, b"key", b"value", (("h", b"1"),))] * 3))
     for _ in range(data.draw(st.integers(1, 4))):
         batch[data.draw(st.integers(HEADER_BYTES, len(batch) - 1))] = data.draw(st.integers(0, 255))

@@ -1,4 +1,5 @@
-"""Records as columns and the check of a batch's contents, against a reader that takes one field after the other."""
+"""Records as columns and the check of a batch's contents, against a reader that takes
+one field after the other."""
 
 import random
 import subprocess
@@ -152,7 +153,8 @@ padded = st.tuples(sizes, st.integers(0, 6))
     st.binary(max_size=12),
 )
 def test_lying_and_overlong_varints_are_refused_where_the_model_refuses_them(forged: list, tail: bytes) -> None:
-    """Lengths, deltas and counts of any size and written with needless bytes, in records made field by field."""
+    """Lengths, deltas and counts of any size and written with needless bytes, in
+    records made field by field."""
     data = bytearray()
     for number, (length, key_size, padding, value_size, header_count, rest) in enumerate(forged):
         inner = b"\0" + varint(NOW_MS, padding=max(0, padding - 5)) + varint(number, padding=padding % 5)
@@ -279,7 +281,8 @@ sizes = st.one_of(*(st.integers(max(edge - 12, 0), edge + 12) for edge in (0, 64
 def test_a_record_alone_is_recognised_by_its_size_and_never_accepted_where_the_model_refuses_it(
     key: bytes | None, size: int, has_header: bool, changes: int, draw: st.DataObject
 ) -> None:
-    """With values at the edges of what a size takes one, two, three or four bytes for; whatever is changed or cut off."""
+    """With values at the edges of what a size takes one, two, three or four bytes for;
+    whatever is changed or cut off."""
     record = Record(0, NOW_MS, key, b"v" * size, [("h", b"v")] if has_header else [])
     data = bytearray(build_batch([record])[HEADER_BYTES:])
     is_plain = not has_header and (key is None or len(key) < 64)
@@ -293,7 +296,8 @@ def test_a_record_alone_is_recognised_by_its_size_and_never_accepted_where_the_m
 
 @pytest.mark.parametrize("byte", [0xFF, 0x00, 0x80])
 def test_a_size_that_no_record_and_no_value_has_is_never_accepted(byte: int) -> None:
-    """65 bytes are one too many for a length of one byte and one too few for a length of two; so it is with values."""
+    """65 bytes are one too many for a length of one byte and one too few for a length of
+    two; so it is with values."""
     for size in range(1, 200):
         hostile = bytearray([byte] * 11 + [0] * size)[:size]
         assert not contents.is_plain_record(bytes(hostile))
@@ -308,7 +312,8 @@ def test_a_size_that_no_record_and_no_value_has_is_never_accepted(byte: int) -> 
 def starts_by_walking(data: bytes, count: int) -> list[int]:
     """The model of `find_records`: where each record begins, one after the other.
 
-    Raises `ValueError`, and `ArithmeticError` for a negative length, of which only `read_columns` must take notice.
+    Raises `ValueError`, and `ArithmeticError` for a negative length, of which only
+    `read_columns` must take notice.
     """
     reader, starts = Reader(data), []
     for _ in range(count):
@@ -334,7 +339,8 @@ runs = st.lists(
 def test_many_short_runs_are_found_in_time_in_proportion_to_their_number(
     padding: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Eight records of one size and one of another, again and again: no look goes over all that are left."""
+    """Eight records of one size and one of another, again and again: no look goes
+    over all that are left."""
     looked_at = 0
     look = columns._run
 
@@ -355,7 +361,8 @@ def test_many_short_runs_are_found_in_time_in_proportion_to_their_number(
 def test_records_of_many_bodies_are_found_together_where_a_walk_finds_them(
     bodies: int, most: int, changes: int, rng: random.Random
 ) -> None:
-    """Bodies of about as many records, some large ones, gaps between them, changed bytes, and counts that do not fit."""
+    """Bodies of about as many records, some large ones, gaps between them, changed bytes,
+    and counts that do not fit."""
     data = bytearray(rng.randbytes(3))
     found: list[Body] = []
     for _ in range(24 + bodies):
@@ -377,7 +384,8 @@ def test_records_of_many_bodies_are_found_together_where_a_walk_finds_them(
 
 
 def test_counts_that_cannot_be_true_cost_no_memory() -> None:
-    """Bodies of a few bytes that claim millions of records are damaged, and so is one past the end of the data."""
+    """Bodies of a few bytes that claim millions of records are damaged, and so is one
+    past the end of the data."""
     data = (varint(6) + bytes(6)) * 100
     lying = [Body(0, 14, 200_000_000)] * 100
     assert [number for number, _ in find_records(data, lying).damaged] == list(range(100))
@@ -390,7 +398,8 @@ def test_counts_that_cannot_be_true_cost_no_memory() -> None:
 def test_runs_of_records_of_one_size_are_found_where_a_walk_finds_them(
     found: list, changes: int, rng: random.Random, draw: st.DataObject
 ) -> None:
-    """Long and short runs, lengths in more bytes than they need, changed bytes, and counts that do not fit."""
+    """Long and short runs, lengths in more bytes than they need, changed bytes, and
+    counts that do not fit."""
     data = bytearray()
     count = 0
     for length, size, padding in found:
@@ -446,7 +455,8 @@ def test_threads_that_need_more_offset_deltas_at_once_each_find_what_they_need(m
 
 @given(st.lists(rows, min_size=1, max_size=4), st.binary(max_size=10))
 def test_columns_of_several_batches_say_where_the_fields_of_each_record_are(batches: list, gap: bytes) -> None:
-    """Keys, values, timestamps and offsets are those that the reader of objects finds, in the order of the batches."""
+    """Keys, values, timestamps and offsets are those that the reader of objects finds, in
+    the order of the batches."""
     data, bodies, records = bytearray(), [], []
     for found in batches:
         batch = build_batch([Record(3 * n, NOW_MS + row[0], *row[1:]) for n, row in enumerate(found)])
@@ -486,7 +496,8 @@ def test_a_damaged_batch_has_no_rows_and_the_others_have_theirs() -> None:
 
 @pytest.mark.parametrize("check", [contents._check_one_by_one, contents._check_columns])
 def test_many_records_of_all_shapes_are_accepted(check) -> None:
-    """Offsets of one, two and three bytes, headers in some records, more records than a piece has."""
+    """Offsets of one, two and three bytes, headers in some records, more records
+    than a piece has."""
     draw = random.Random(1)
     found = [
         (draw.choice((0, 1, 70, 9000)), draw.choice((None, b"k" * draw.randrange(90))), draw.randbytes(draw.randrange(90)),
@@ -506,7 +517,8 @@ def test_many_records_of_all_shapes_are_accepted(check) -> None:
     ids=["records", "headers"],
 )
 def test_more_objects_than_a_batch_may_have_are_refused_at_once(data: bytes, count: int) -> None:
-    """Megabytes of empty headers, which a few kilobytes of gzip hold, cost no time in proportion to their number."""
+    """Megabytes of empty headers, which a few kilobytes of gzip hold, cost no time in
+    proportion to their number."""
     for check in (check_contents, contents._check_columns) if count == 1 else (check_contents,):
         started = time.thread_time()
         with pytest.raises(TooManyObjectsError):

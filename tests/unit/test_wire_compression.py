@@ -1,4 +1,5 @@
-"""The five codecs: what goes in comes out, other writers are understood, bombs and lies are refused."""
+"""The five codecs: what goes in comes out, other writers are understood, bombs and
+lies are refused."""
 
 import contextlib
 import gzip
@@ -45,7 +46,8 @@ def test_a_bomb_is_refused_at_the_limit(kind: CompressionType) -> None:
 
 @pytest.mark.parametrize("kind", CODECS)
 def test_damage_raises_one_kind_of_error(kind: CompressionType) -> None:
-    """Cut at every byte, and with every byte changed: an error or other bytes, never another exception."""
+    """Cut at every byte, and with every byte changed: an error or other bytes, never
+    another exception."""
     packed = bytes(compress(kind, b"the quick brown fox " * 20))
     for size in range(len(packed)):
         with contextlib.suppress(CorruptDataError):
@@ -92,7 +94,9 @@ def test_gzip_is_the_standard_one_in_both_directions() -> None:
 @pytest.mark.parametrize("claimed_bytes", [None, 100])
 @pytest.mark.parametrize("size", [4 * MB, 4 * MB + 1, 40 * MB])
 def test_a_gzip_bomb_is_refused_with_little_memory_whatever_it_claims(size: int, claimed_bytes: int | None) -> None:
-    """The end of a member says how much it holds. One that lies is unpacked and counted; what fits is damaged then."""
+    """The end of a member says how much it holds.
+
+    One that lies is unpacked and counted; what fits is damaged then."""
     bomb = bytearray(gzip.compress(bytes(size)))
     if claimed_bytes is not None:
         bomb[-4:] = claimed_bytes.to_bytes(4, "little")
@@ -158,7 +162,8 @@ def lz4_block(data: bytes) -> bytes:
 
 
 def test_lz4_frames_of_every_kind_are_read() -> None:
-    """Blocks of each size, stored and short ones, checksums, several frames; an end too early or too late is damage."""
+    """Blocks of each size, stored and short ones, checksums, several frames; an end too
+    early or too late is damage."""
     data = os.urandom(40_000) * 5
     for header in (b"\x40\x82", b"\x50\xfb", b"\x60\x51", b"\x70\x73"):
         start = b"\x04\x22\x4d\x18\x60" + header

@@ -65,7 +65,8 @@ def test_a_request_frame_comes_back(case, client_id: str | None) -> None:
 
 @pytest.mark.parametrize("case", EVERY, ids=lambda case: f"{case[0].title}-{case[1]}")
 def test_a_response_frame_comes_back(case) -> None:
-    """ApiVersions answers with the oldest header in all versions (KIP-511), flexible versions else with the newer."""
+    """ApiVersions answers with the oldest header in all versions (KIP-511), flexible
+    versions else with the newer."""
     key, version = case
     message = arbitrary(api(key).response, version, Random(2))
     frame = b"".join(encode_response(message, version, -5))
@@ -114,7 +115,8 @@ def test_any_header_is_read_or_malformed(data: bytes) -> None:
 
 @pytest.mark.parametrize("api_key", [ApiKey.PRODUCE, ApiKey.FETCH])
 def test_only_so_many_tagged_fields_in_one_place_are_read(api_key: ApiKey) -> None:
-    """In headers and bodies, whose type may have tagged fields of its own; a request has room for a million empty ones."""
+    """In headers and bodies, whose type may have tagged fields of its own; a request has room
+    for a million empty ones."""
     version = 12 if api_key == ApiKey.FETCH else 9
     message = api(api_key).request()
     content = b"".join(bytes(part) for part in encode_request(message, version, 1, "a"))[4:]
@@ -209,7 +211,8 @@ def test_errors_carry_code_and_message() -> None:
 
 
 def test_a_large_message_is_freed_piece_by_piece_and_not_changed() -> None:
-    """Each step frees one structure, however deep it is; who still reads a part of the message has all of it."""
+    """Each step frees one structure, however deep it is; who still reads a part of
+    the message has all of it."""
     freed: list[int] = []
 
     class Index(int):

@@ -1,4 +1,5 @@
-"""One contract for every message in every version: round trips, hostile bytes, what cannot be encoded."""
+"""One contract for every message in every version: round trips, hostile bytes, what
+cannot be encoded."""
 
 import contextlib
 import struct
@@ -31,7 +32,8 @@ SEEDS = st.integers(0, 2**32)
 
 @pytest.mark.parametrize("case", EVERY, ids=name_of)
 def test_a_message_comes_back_as_it_was(case) -> None:
-    """Encoding and decoding gives an equal message and takes all bytes, wherever they start in the buffer."""
+    """Encoding and decoding gives an equal message and takes all bytes, wherever
+    they start in the buffer."""
     kind, version = case
     for seed in range(6):
         message = arbitrary(kind, version, Random(seed))
@@ -101,7 +103,8 @@ def test_a_request_of_very_many_elements_is_malformed(kind, version: int, body: 
 @pytest.mark.parametrize("version", [4, 3])
 @pytest.mark.parametrize("name", ["group_id", "group_instance_id"])
 def test_a_string_is_as_long_in_flexible_versions_as_in_others(version: int, name: str) -> None:
-    """A compact length could say more than 32,767 bytes; Kafka's clients and brokers refuse such strings, and so do we."""
+    """A compact length could say more than 32,767 bytes; Kafka's clients and brokers refuse
+    such strings, and so do we."""
     longest = HeartbeatRequest(**{"group_id": "g", "member_id": "m", name: "x" * 32_767})
     assert decode(HeartbeatRequest, version, encode(longest, version)) == longest
     longer = HeartbeatRequest(**{"group_id": "g", "member_id": "m", name: "x" * 32_768})
@@ -127,7 +130,8 @@ def test_an_error_that_quotes_the_longest_name_fits_into_its_answer(version: int
 
 
 def test_responses_and_the_controllers_requests_may_have_many_elements() -> None:
-    """A large cluster's metadata is read by our own clients, and by brokers from their controller."""
+    """A large cluster's metadata is read by our own clients, and by brokers from
+    their controller."""
     response = encode(DescribeGroupsResponse(groups=[DescribedGroup()] * 100_001), 5)
     assert len(decode(DescribeGroupsResponse, 5, response).groups) == 100_001
     update = encode(UpdateMetadataRequest(live_brokers=[UpdateMetadataBroker()] * 100_001), 8)
@@ -233,7 +237,8 @@ def test_an_unknown_api_is_an_unsupported_version() -> None:
 
 
 def test_messages_are_built_compared_and_shown() -> None:
-    """Defaults are fresh for each object; unknown names are refused; long bytes do not flood logs."""
+    """Defaults are fresh for each object; unknown names are refused; long bytes do
+    not flood logs."""
     one, other = ProduceRequest(), ProduceRequest()
     assert one == other
     one.topic_data.append(TopicProduceData(partition_data=[PartitionProduceData(records=b"x" * 99)]))

@@ -19,8 +19,8 @@ from barnabas.wire.kafka.schema import Struct
 from support.kafka_messages import TAME, all_versions, arbitrary, name_of
 
 OF_APIS = [case for case in all_versions() if case[0].API_KEY >= 0]
-# Requests between brokers in ZooKeeper mode, which no other Python codec has, are compared with Apache's in the interop
-# tests, and their layouts with the declarations' here by round trips.
+# Requests between brokers in ZooKeeper mode, which no other Python codec has, are compared with
+# Apache's in the interop tests, and their layouts with the declarations' here by round trips.
 
 
 def kio_schema(kind: type, version: int) -> Any:
@@ -100,7 +100,8 @@ def kafka_python_classes() -> dict[str, Any]:
     return found
 
 
-# Reshaped by kafka-python after decoding: fields under other names, an answer in version 0 where it sees one.
+# Reshaped by kafka-python after decoding: fields under other names, an answer in
+# version 0 where it sees one.
 KAFKA_PYTHON_RESHAPES = {
     ("ApiVersionsResponse", 1),
     ("DescribeClusterResponse", 0),

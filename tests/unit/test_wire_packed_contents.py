@@ -1,4 +1,5 @@
-"""Compressed bodies of batches: what every consumer can read passes, and nothing else does, whatever its codec."""
+"""Compressed bodies of batches: what every consumer can read passes, and nothing else
+does, whatever its codec."""
 
 import gzip
 import os
@@ -191,13 +192,16 @@ def test_large_bodies_are_checked_to_their_end(framing: CompressionType | str, r
 
 
 def lz4_frame(flags: int, blocks: list[bytes], checksum: bytes = b"") -> bytes:
-    """A frame by the library, with other flags: of these only those that say nothing of its content are set."""
+    """A frame by the library, with other flags: of these only those that say nothing
+    of its content are set."""
     block = b"".join(struct.pack("<I", 0x80000000 | len(each)) + each for each in blocks)
     return LZ4_START + bytes([flags, 0x40]) + {0x60: b"\x82", 0x40: b"\xc0"}[flags] + block + bytes(4) + checksum
 
 
 def test_lz4_frames_that_java_does_not_read_are_refused() -> None:
-    """Blocks that depend on others, and a second frame. Other consumers read both, and a group may have consumers of all kinds."""
+    """Blocks that depend on others, and a second frame.
+
+    Other consumers read both, and a group may have consumers of all kinds."""
     assert passes(CompressionType.LZ4, lz4_frame(0x60, [GOOD]), 3)
     assert passes(CompressionType.LZ4, lz4_frame(0x60, [GOOD[:9], GOOD[9:]]), 3)
     assert not passes(CompressionType.LZ4, lz4_frame(0x40, [GOOD]), 3)

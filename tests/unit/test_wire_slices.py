@@ -1,4 +1,5 @@
-"""Large messages are read and written in slices by generators: to the same bytes, the same messages, the same refusals."""
+"""Large messages are read and written in slices by generators: to the same bytes, the same
+messages, the same refusals."""
 
 from random import Random
 

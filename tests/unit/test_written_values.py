@@ -1,4 +1,5 @@
-"""What is written to a file, or composed of values, is read back equal, whatever characters the values have."""
+"""What is written to a file, or composed of values, is read back equal, whatever
+characters the values have."""
 
 import os
 import shlex
@@ -108,7 +109,8 @@ def test_a_brokers_file_has_the_password_of_a_user(password: str) -> None:
 
 @given(ANY, ANY)
 def test_names_and_passwords_reach_clients_as_they_are(name: str, password: str) -> None:
-    """Blanks at the ends belong to them, and to no other value; a group that librdkafka would change is refused."""
+    """Blanks at the ends belong to them, and to no other value; a group that librdkafka
+    would change is refused."""
     given_properties = {"bootstrap.servers": "h:1", "security.protocol": " SASL_PLAINTEXT ", "sasl.mechanism": "PLAIN"}
     given_properties |= {"group.id": name, "sasl.username": name, "sasl.password": password}
     if name.startswith((" ", "\t", "\n", "\v", "\f", "\r")):
@@ -222,7 +224,8 @@ def test_a_folder_that_path_cannot_name_gets_no_scripts(tmp_path: Path, capsys: 
 
 @needs("bash")
 def test_bash_completes_a_name_as_one_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blanks, quotes and patterns in the names of contexts; a name with a line feed is not offered."""
+    """Blanks, quotes and patterns in the names of contexts; a name with a line feed
+    is not offered."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     names = ["a b ", "*", "it's $HOME", "j\u00fcrgen", "p\\q"]
     save_contexts({name: Context(name, "h:1") for name in [*names, "two\nlines"]}, None)

@@ -1,4 +1,5 @@
-"""What a server makes of a zoo.cfg, compared with the recorded verdicts of Apache's QuorumPeerConfig."""
+"""What a server makes of a zoo.cfg, compared with the recorded verdicts of Apache's
+QuorumPeerConfig."""
 
 import asyncio
 import subprocess
@@ -61,7 +62,8 @@ def _role(config: PeerConfig) -> str:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_a_zoo_cfg_makes_the_server_that_apache_zookeeper_makes_of_it(file: ZooCfg, tmp_path: Path) -> None:
-    """Alone or a member, its id, the ports that answer, and the settings; or the start is refused."""
+    """Alone or a member, its id, the ports that answer, and the settings; or the
+    start is refused."""
     expected = file.ours or file.apache
     found = verdict(file.write(tmp_path / "conf"))
     assert found == (expected if not expected.startswith("refused") else "refused")
@@ -133,7 +135,8 @@ def test_a_reconfiguration_keeps_the_encoding_of_zoo_cfg(tmp_path: Path) -> None
 def test_seldom_meant_sizes_of_an_ensemble_are_warned_of(
     lines: int, my_id: str, warned: list[str], tmp_path: Path
 ) -> None:
-    """Two voters, and an even number of them, as by Apache's server; the file of a server alone has no warning."""
+    """Two voters, and an even number of them, as by Apache's server; the file of a
+    server alone has no warning."""
     text = IMAGE.text.partition("server.1")[0] if isinstance(IMAGE.text, str) else ""
     text += "".join(f"server.{number}=zoo{number}:2888:3888;2181\n" for number in range(1, lines + 1))
     found = _warnings(ZooCfg("", text, "", my_id=my_id).write(tmp_path / "conf"))
@@ -172,7 +175,9 @@ def test_one_setting_under_two_names_with_two_values_is_refused() -> None:
 
 
 def test_the_lines_of_a_log_name_the_server_and_the_first_is_no_warning(tmp_path: Path) -> None:
-    """Behind the file myid, as in the log of Apache's server. An id that no line has ends the start with 1, as there."""
+    """Behind the file myid, as in the log of Apache's server.
+
+    An id that no line has ends the start with 1, as there."""
     text = "dataDir={dir}/data\nclientPort=2181\ninitLimit=5\nsyncLimit=2\nserver.1=a:1:2\nserver.2=b:1:2\n"
     path = ZooCfg("", text, "", my_id="7").write(tmp_path / "conf")
     command = [sys.executable, "-m", "barnabas", "zookeeper-server-start", str(path)]

@@ -1,7 +1,9 @@
-"""What an administrator does meanwhile: topics made, grown and deleted, preferred leaders elected, replicas moved.
+"""What an administrator does meanwhile: topics made, grown and deleted, preferred leaders
+elected, replicas moved.
 
-Topics whose creation is waited for carry the load. No client uses the `churn` topics: whatever happens to them must leave
-the cluster in order, so an action that fails is not tried again, and its outcome is not looked at.
+Topics whose creation is waited for carry the load. No client uses the `churn` topics: whatever
+happens to them must leave the cluster in order, so an action that fails is not tried again, and its
+outcome is not looked at.
 """
 
 import asyncio

@@ -1,8 +1,10 @@
-"""What must hold after a run: the invariants of a simulated cluster that can only be seen at its end.
+"""What must hold after a run: the invariants of a simulated cluster that can only be
+seen at its end.
 
-What clients see is checked as they see it (`barnabas.testing.simulation.history`). Here: every acknowledged record
-is in its partition once, in its producer's order; the bytes on the brokers' disks are whole batches of rising
-offsets; the coordination service's tree holds all that was acknowledged, and its log replays to the same tree.
+What clients see is checked as they see it (`barnabas.testing.simulation.history`). Here: every
+acknowledged record is in its partition once, in its producer's order; the bytes on the brokers'
+disks are whole batches of rising offsets; the coordination service's tree holds all that was
+acknowledged, and its log replays to the same tree.
 """
 
 from barnabas.base.errors import CorruptDataError
@@ -98,7 +100,8 @@ def _check_segment(history: History, where: str, data: bytes, next_offset: int, 
 
 
 def check_sessions(simulation: Simulation) -> None:
-    """When everyone is gone and the timeouts are over, no session is left, and no ephemeral node."""
+    """When everyone is gone and the timeouts are over, no session is left, and no
+    ephemeral node."""
     for machine in simulation.coordination:
         if not machine.is_serving:
             continue
@@ -113,7 +116,8 @@ def check_sessions(simulation: Simulation) -> None:
 
 
 def check_coordination(simulation: Simulation, facts: CoordinationFacts) -> None:
-    """What was acknowledged is in the tree that the files of each server give, whose digests agree with the live one's."""
+    """What was acknowledged is in the tree that the files of each server give, whose digests
+    agree with the live one's."""
     for machine in simulation.coordination:
         _check_coordination_files(simulation, machine, facts)
 

@@ -1,8 +1,10 @@
-"""Clients of a simulated Kafka cluster, scripted on the project's own codec: real ones cannot run in virtual time.
+"""Clients of a simulated Kafka cluster, scripted on the project's own codec: real ones
+cannot run in virtual time.
 
-Each client is a process on a machine of its own. It finds leaders through Metadata, retries what may be retried for as
-long as the run lasts, and records in the `History` what it sent and saw. An answer to a request during which records of the
-partition were lost with their disks proves nothing and is ignored.
+Each client is a process on a machine of its own. It finds leaders through Metadata, retries
+what may be retried for as long as the run lasts, and records in the `History` what it sent and
+saw. An answer to a request during which records of the partition were lost with their disks
+proves nothing and is ignored.
 """
 
 import asyncio
@@ -55,7 +57,9 @@ class ClusterClient:
         await asyncio.sleep(least_s + self.rng.random() * 2 * least_s)
 
     async def refresh(self, topics: Sequence[str] | None) -> None:
-        """Ask any broker for metadata; without an answer nothing changes, nor where a later epoch is known (KIP-320)."""
+        """Ask any broker for metadata.
+
+        Without an answer nothing changes, nor where a later epoch is known (KIP-320)."""
         wanted = None if topics is None else [MetadataRequestTopic(topic_id=ZERO_UUID, name=topic) for topic in topics]
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
         try:
@@ -98,7 +102,9 @@ class ClusterClient:
         self.leaders.pop(topic_partition, None)
 
     def led_epoch(self, broker_id: int, topic_partition: TopicPartition) -> int | None:
-        """The leader epoch in which a broker leads a partition by its own account; None if it does not."""
+        """The leader epoch in which a broker leads a partition by its own account.
+
+        None if it does not."""
         machine = self.simulation.machine(broker_name(broker_id))
         partition = machine.server.components.replicas.get(topic_partition) if machine.is_serving else None
         if partition is None or not partition.is_leader:
@@ -116,7 +122,8 @@ class ClusterClient:
 
 
 class PartitionReader:
-    """Reads partitions from their beginning with assign, without a group, committed records only."""
+    """Reads partitions from their beginning with assign, without a group, committed
+    records only."""
 
     def __init__(self, client: ClusterClient, partitions: Sequence[TopicPartition]) -> None:
         self._client = client
@@ -220,7 +227,9 @@ class PartitionReader:
         return True
 
     def _out_of_range(self, topic_partition: TopicPartition, broker_id: int) -> None:
-        """A follower may be behind; a leader has all that was read, unless retention or a loss took it."""
+        """A follower may be behind.
+
+        A leader has all that was read, unless retention or a loss took it."""
         client = self._client
         partition = client.history.partition(topic_partition)
         machine = client.simulation.machine(broker_name(broker_id))

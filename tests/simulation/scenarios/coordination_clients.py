@@ -1,7 +1,7 @@
 """Clients of the simulated coordination service, and what they know must hold.
 
-- Counters are raised by compare-and-set: an acknowledged version is that of one writer, and a node's data is its
-  version, so versions have neither gaps nor repeats.
+- Counters are raised by compare-and-set: an acknowledged version is that of one writer, and a
+  node's data is its version, so versions have neither gaps nor repeats.
 - Sequential nodes get numbers that are never given twice.
 - A session's zxids never decrease, reconnections included.
 - A watch fires before its session reads anything newer than what the watch was set on.

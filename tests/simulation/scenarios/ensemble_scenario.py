@@ -1,8 +1,10 @@
-"""One run of an ensemble of coordination servers alone: clients, faults drawn from the seed, a calm end, the checks.
+"""One run of an ensemble of coordination servers alone: clients, faults drawn from the
+seed, a calm end, the checks.
 
-Beside what `EnsembleObserver` checks throughout, every acknowledged write must be in the files of every server at the
-end, versions and sequence numbers must have neither gaps nor repeats, zxids of a session must never decrease from server
-to server, watches must fire before the change is read, and no ephemeral node may outlive its session or die before it.
+Beside what `EnsembleObserver` checks throughout, every acknowledged write must be in the files of
+every server at the end, versions and sequence numbers must have neither gaps nor repeats, zxids of
+a session must never decrease from server to server, watches must fire before the change is read,
+and no ephemeral node may outlive its session or die before it.
 """
 
 import asyncio
@@ -38,7 +40,8 @@ def _leading(faults: FaultInjector) -> list[Machine]:
 
 
 def _leader(faults: FaultInjector) -> bool:
-    """The leader is killed, loses its power, is paused for long, or cut off from the others but not from its clients."""
+    """The leader is killed, loses its power, is paused for long, or cut off from the others
+    but not from its clients."""
     leaders = _leading(faults)
     if not leaders:
         return False

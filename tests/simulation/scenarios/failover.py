@@ -1,9 +1,10 @@
 """One broker's death as a readable story: ``python -m simulation.scenarios.failover --seed 3``.
 
-Three brokers, one partition with three replicas, three records with acks=all. The partition's leader is killed, as by
-SIGKILL; a record is produced to the new leader; the old one comes back. The lines say when a znode changed, when a
-replica changed its role, its log end offset or its high watermark, and what the client was answered. The same seed gives
-the same lines: docs/contributing/failover.txt is the output for `SEED`.
+Three brokers, one partition with three replicas, three records with acks=all. The partition's
+leader is killed, as by SIGKILL; a record is produced to the new leader; the old one comes back. The
+lines say when a znode changed, when a replica changed its role, its log end offset or its high
+watermark, and what the client was answered. The same seed gives the same lines:
+docs/contributing/failover.txt is the output for `SEED`.
 """
 
 import argparse

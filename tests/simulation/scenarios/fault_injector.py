@@ -1,4 +1,5 @@
-"""What a fault acts on: the simulated machines, the seed's choices, and calls that come later in the run."""
+"""What a fault acts on: the simulated machines, the seed's choices, and calls that
+come later in the run."""
 
 from collections.abc import Callable
 
@@ -21,7 +22,8 @@ class FaultInjector:
         wiping: Callable[[Machine], None],
         damaged: Callable[[Machine, TopicPartition, int], None],
     ) -> None:
-        """``wiping`` is called before a broker's disk is emptied, ``damaged`` after a log was damaged.
+        """``wiping`` is called before a broker's disk is emptied, ``damaged`` after
+        a log was damaged.
 
         Below the offset that ``damaged`` gets, everything is there.
         """

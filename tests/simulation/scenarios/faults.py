@@ -1,8 +1,8 @@
 """The faults of a run: each is a function that injects one into some machine now and plans its end.
 
-It returns False when there is no machine for it. A machine that lost its power or its disk comes back after its session
-has expired, as real machines boot: the controller has removed it from the in-sync sets by then (see `losses` for why that
-matters). A killed process comes back at any moment.
+It returns False when there is no machine for it. A machine that lost its power or its disk comes
+back after its session has expired, as real machines boot: the controller has removed it from the
+in-sync sets by then (see `losses` for why that matters). A killed process comes back at any moment.
 """
 
 import errno
@@ -83,7 +83,9 @@ def _partition(faults: FaultInjector) -> bool:
 
 
 def _split(faults: FaultInjector) -> bool:
-    """A network partition divides the brokers, and an ensemble; one part can reach a coordination service of one server."""
+    """A network partition divides the brokers, and an ensemble.
+
+    One part can reach a coordination service of one server."""
     simulation, rng = faults.simulation, faults.rng
     names = [machine.name for machine in simulation.brokers]
     if len(names) < 2:
@@ -100,7 +102,8 @@ def _split(faults: FaultInjector) -> bool:
 
 
 def _controller(faults: FaultInjector) -> bool:
-    """The controller is killed, paused past its session, or cut off from the coordination service."""
+    """The controller is killed, paused past its session, or cut off from the
+    coordination service."""
     simulation, rng = faults.simulation, faults.rng
     active = [m for m in simulation.brokers if m.is_serving and m.server.components.controller.is_active]
     if not active:
@@ -336,7 +339,8 @@ def _zombie_controller(faults: FaultInjector) -> bool:
 
 
 def _stale_orders(faults: FaultInjector) -> bool:
-    """Requests of the controller come late: for an earlier leader epoch, or an earlier life of the broker."""
+    """Requests of the controller come late: for an earlier leader epoch, or an
+    earlier life of the broker."""
     zombie = faults.zombie
     if zombie is None:
         return False
@@ -362,7 +366,8 @@ def _stale_orders(faults: FaultInjector) -> bool:
             unchanged = {
                 (partition.topic_id, partition.topic_partition.partition)
                 for partition in late
-                if node.replicas.get(partition.topic_partition) is partition  # its topic is not deleted meanwhile
+                # Its topic is not deleted meanwhile.
+                if node.replicas.get(partition.topic_partition) is partition
             }
             obeyed = [
                 entry.partition_index

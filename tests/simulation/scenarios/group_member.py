@@ -1,8 +1,9 @@
 """Members of a consumer group in a simulated cluster, and what they know must hold.
 
-In a generation each partition has one owner at most; a group's generations rise; the owner of a partition starts where
-the last acknowledged commit was, or behind it. A power loss of a broker can take all of that, for groups live in a
-partition as records do; a commit that was under way then proves nothing.
+In a generation each partition has one owner at most; a group's generations rise; the owner of
+a partition starts where the last acknowledged commit was, or behind it. A power loss of a
+broker can take all of that, for groups live in a partition as records do; a commit that was
+under way then proves nothing.
 """
 
 import asyncio
@@ -246,8 +247,10 @@ class SimulatedMember:
         return ErrorCode.NONE
 
     def _is_coordinated(self) -> bool:
-        """Whether the coordinator leads a partition of groups. One that was replaced unnoticed (a pause, a cut) answers
-        from memory, as Apache's does; it cannot commit anything."""
+        """Whether the coordinator leads a partition of groups.
+
+        One that was replaced unnoticed (a pause, a cut) answers from memory, as Apache's does;
+        it cannot commit anything."""
         history = self._client.history
         return any(
             history.true_leader(topic_partition) == self._coordinator for topic_partition in self._groups_partition()
@@ -309,7 +312,8 @@ class SimulatedMember:
                 answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
                 and client.history.true_leader(topic_partition) != leader
             ):
-                # A former leader that follows now, with a log cut at a damage. Clients send the leader epoch to notice this.
+                # A former leader that follows now, with a log cut at a damage. Clients send the
+                # leader epoch to notice this.
                 client.forget_leader(topic_partition)
             elif answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 self._positions[topic_partition] = 0

@@ -1,7 +1,8 @@
-"""Damage to a log on a simulated disk that its broker can notice at its next start: a cut, or a flipped bit.
+"""Damage to a log on a simulated disk that its broker can notice at its next start:
+a cut, or a flipped bit.
 
-A cut goes below the checkpointed high watermark; a bit is flipped behind the checkpointed recovery point, where recovery
-looks. Other damage leaves no sign, and is not made here.
+A cut goes below the checkpointed high watermark; a bit is flipped behind the checkpointed recovery
+point, where recovery looks. Other damage leaves no sign, and is not made here.
 """
 
 import posixpath
@@ -20,7 +21,9 @@ __all__ = ["damage_some_log"]
 
 
 def damage_some_log(disk: Disk, rng: Random) -> tuple[TopicPartition, int] | None:
-    """Damage one log of a broker that is down. Returns it, and the offset before which everything is there."""
+    """Damage one log of a broker that is down.
+
+    Returns it, and the offset before which everything is there."""
     files = SimulatedFiles(disk)
     damages = [damage for damage in (_damage_of(disk, files, *item, rng) for item in _last_segments(disk)) if damage]
     if not damages:
@@ -39,7 +42,8 @@ def _last_segments(disk: Disk) -> list[tuple[TopicPartition, str]]:
 def _damage_of(
     disk: Disk, files: Files, topic_partition: TopicPartition, path: str, rng: Random
 ) -> tuple[TopicPartition, str, bytearray, int] | None:
-    """What could be done to a log: the new bytes of its last segment, and where the valid ones end."""
+    """What could be done to a log: the new bytes of its last segment, and where the
+    valid ones end."""
     inode = disk.inode(path)
     assert inode is not None
     log_dir = posixpath.dirname(posixpath.dirname(path))

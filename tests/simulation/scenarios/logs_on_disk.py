@@ -38,7 +38,9 @@ def synced_end_offset(disk: Disk, segments: list[tuple[int, str]]) -> int:
 
 
 def end_of_batches(data: bytearray, end: int, end_offset: int) -> int:
-    """The offset after the last valid batch before byte ``end``; an earlier power loss may have left a torn end."""
+    """The offset after the last valid batch before byte ``end``.
+
+    An earlier power loss may have left a torn end."""
     position = 0
     while position < end:
         try:

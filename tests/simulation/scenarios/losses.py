@@ -1,19 +1,22 @@
 """Which records a loss of disks may cost: nothing is lost while one in-sync replica keeps its data.
 
-A broker that loses its power (or its disk, or whose failed sync left bytes in memory alone) may come back with less
-than it had: its replicas are *short* from an offset on. Until such a replica leaves the in-sync set, which the
-controller does when the broker's registration ends, two events may cost acknowledged records, as they do with Apache's
-brokers, which do not sync before they acknowledge either:
+A broker that loses its power (or its disk, or whose failed sync left bytes in memory alone) may
+come back with less than it had: its replicas are *short* from an offset on. Until such a
+replica leaves the in-sync set, which the controller does when the broker's registration ends,
+two events may cost acknowledged records, as they do with Apache's brokers, which do not sync
+before they acknowledge either:
 
 - every in-sync replica became short: no other may be elected,
-- a short replica became leader before it was removed from the set: all the others were away at that moment.
+- a short replica became leader before it was removed from the set: all the others
+  were away at that moment.
 
-A log that is cut or damaged while its broker is down is another matter: the broker notices it, and does not lead while
-another member of the set may return (`barnabas.broker.membership.isr_withdrawal`). Such a loss is allowed only where the
-replica is alone in the set, or where its machine loses its power before it has left the set.
+A log that is cut or damaged while its broker is down is another matter: the broker notices it, and
+does not lead while another member of the set may return
+(`barnabas.broker.membership.isr_withdrawal`). Such a loss is allowed only where the replica is
+alone in the set, or where its machine loses its power before it has left the set.
 
-Only these losses are allowed, from the offset on that certainly survived, and when they happen. Any other loss is a
-violation.
+Only these losses are allowed, from the offset on that certainly survived, and when they happen. Any
+other loss is a violation.
 """
 
 from barnabas.base.ids import TopicPartition
@@ -35,7 +38,8 @@ class Losses:
         self._short: dict[TopicPartition, dict[int, int]] = {}
         """By partition and broker: the offset before which everything is there."""
         self._damaged: dict[tuple[TopicPartition, int], int] = {}
-        """Replicas in an in-sync set whose logs were damaged, and the offset before which everything is there."""
+        """Replicas in an in-sync set whose logs were damaged, and the offset before
+        which everything is there."""
         self._lives: dict[tuple[TopicPartition, int], int] = {}
         """Which life of the broker was the last that had more."""
 
@@ -69,7 +73,8 @@ class Losses:
         self.reconsider(topic_partition)
 
     def _count_damage(self, machine: Machine) -> None:
-        """After a reboot a damaged replica stays in the set: it is as short as those that have lost their power."""
+        """After a reboot a damaged replica stays in the set: it is as short as those
+        that have lost their power."""
         for (topic_partition, broker_id), end_offset in list(self._damaged.items()):
             if broker_id == _broker_id(machine):
                 del self._damaged[topic_partition, broker_id]
@@ -93,7 +98,8 @@ class Losses:
             self._history.allow_loss(topic_partition, lost_from, state.leader_and_isr.leader_epoch)
 
     def state_changed(self, topic_partition: TopicPartition) -> None:
-        """Call it after every change of a state: a replica that leaves an in-sync set is no longer short."""
+        """Call it after every change of a state: a replica that leaves an in-sync
+        set is no longer short."""
         self.reconsider(topic_partition)
 
     def reconsider(self, topic_partition: TopicPartition) -> None:

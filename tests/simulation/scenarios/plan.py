@@ -1,4 +1,5 @@
-"""What a seed decides before its run: the cluster, its topics and clients, how long, which faults."""
+"""What a seed decides before its run: the cluster, its topics and clients, how long,
+which faults."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -65,7 +66,8 @@ class RunPlan:
 
     @classmethod
     def of(cls, seed: int, rng: Random, fault_names: Sequence[str]) -> "RunPlan":
-        """The plan of a seed: most clusters are small and most runs short, so that many fit into a minute."""
+        """The plan of a seed: most clusters are small and most runs short, so that
+        many fit into a minute."""
         names = sorted(fault_names)
         faults: tuple[str, ...] = ()
         if seed % _CALM_EVERY:

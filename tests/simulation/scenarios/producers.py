@@ -1,10 +1,12 @@
 """Producers of a simulated cluster: acks 0, 1 or all, idempotent or not.
 
-What acks=all acknowledged must stay (`History.acknowledged`). With acks 0 and 1 records may be lost with their leader;
-what of them was read must stay all the same. Without idempotence a record that is sent again may stand twice.
+What acks=all acknowledged must stay (`History.acknowledged`). With acks 0 and 1 records may be lost
+with their leader; what of them was read must stay all the same. Without idempotence a record that
+is sent again may stand twice.
 
-Some have several requests under way, which brokers may serve together. Behind one that failed all are sent again. Some join
-what goes to one broker within some time into requests for several partitions, as Java's do.
+Some have several requests under way, which brokers may serve together. Behind one that failed all
+are sent again. Some join what goes to one broker within some time into requests for several
+partitions, as Java's do.
 """
 
 import asyncio
@@ -49,8 +51,8 @@ class ProducerKind:
     acks: int = _ALL
     is_idempotent: bool = True
     most_under_way: int = 1
-    """Requests for a partition. At most 5, of which brokers remember the sequence numbers; without idempotence and with
-    acks=all only 1, or records could change their order."""
+    """Requests for a partition. At most 5, of which brokers remember the sequence numbers; without
+    idempotence and with acks=all only 1, or records could change their order."""
     joins_partitions: bool = False
     """Whether requests may have batches of several partitions."""
 
@@ -64,7 +66,8 @@ class _Unacknowledged(NamedTuple):
 
 
 class SimulatedProducer:
-    """In each of its partitions batch after batch, each sent until its fate is known (acks 0: sent once)."""
+    """In each of its partitions batch after batch, each sent until its fate is known
+    (acks 0: sent once)."""
 
     def __init__(
         self,
@@ -163,7 +166,9 @@ class SimulatedProducer:
             losses = partition.losses
             batches = [each.batch for each in waiting]
             if self._kind.is_idempotent and (identity[0], topic_partition) not in self._sequences:
-                del batches[1:]  # a broker takes any number for the first of a producer: the second must not come first
+                # A broker takes any number for the first of a producer: the second
+                # must not come first.
+                del batches[1:]
             answers = await self._ask(topic_partition, batches)
             for code, base_offset, is_valid in answers:
                 if code is not ErrorCode.NONE and code is not ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
@@ -177,7 +182,8 @@ class SimulatedProducer:
                 self._sequences[identity[0], topic_partition] = done.sequence + len(done.values)
             else:
                 continue
-            # A broker that started again remembers the last batch of a producer only, for its snapshots hold no more.
+            # A broker that started again remembers the last batch of a producer only, for
+            # its snapshots hold no more.
             may_be_unknown = len(requests) > 1 and not is_first_try
             if not self._is_worth_another_try(topic_partition, code, identity, waiting[0].sequence, may_be_unknown):
                 return
@@ -202,7 +208,8 @@ class SimulatedProducer:
                 history.count("batches unknown after a restart")
             elif not partition.losses and not partition.is_unclean:
                 history.violation(f"{topic_partition}: {code.name} for sequence {sequence} of {identity}, nothing lost")
-            # Start again, without those before if they are lost with the disks. Whether these were stored is unknown.
+            # Start again, without those before if they are lost with the disks. Whether
+            # these were stored is unknown.
             if self._producer_id == identity[0]:
                 self._producer_id = -1
             return False
@@ -229,7 +236,8 @@ class SimulatedProducer:
     async def _ask(
         self, topic_partition: TopicPartition, batches: Sequence[bytes]
     ) -> list[tuple[ErrorCode | None, int, bool]]:
-        """Of each request the error (None without an answer), the base offset, and whether the answer counts."""
+        """Of each request the error (None without an answer), the base offset, and
+        whether the answer counts."""
         leader = await self._client.leader(topic_partition)
         return await asyncio.gather(*(self._ask_one(topic_partition, leader, batch) for batch in batches))
 
@@ -265,7 +273,8 @@ class SimulatedProducer:
 
 
 class _JoinedRequests:
-    """Requests to one broker that fill for some time before they leave, each with one batch of a partition at most."""
+    """Requests to one broker that fill for some time before they leave, each with one
+    batch of a partition at most."""
 
     def __init__(
         self,

@@ -2,16 +2,19 @@
 
 Throughout (`ReplicationObserver.look`):
 
-- all that lies below the high watermark of any replica is the same on all replicas, batch for batch,
-- every member of the true in-sync set has all that lies below the high watermark of any broker that leads by its own account,
-- log start <= last stable offset <= high watermark <= log end; a leader's high watermark never falls (a follower's
-  may: a new leader can know an earlier one than the last, and answers with it),
-- broker, controller and leader epochs never fall; a leader epoch has one leader, a controller epoch one controller,
+- all that lies below the high watermark of any replica is the same on all replicas,
+  batch for batch,
+- every member of the true in-sync set has all that lies below the high watermark of any broker that
+  leads by its own account,
+- log start <= last stable offset <= high watermark <= log end; a leader's high watermark never
+  falls (a follower's may: a new leader can know an earlier one than the last, and answers with it),
+- broker, controller and leader epochs never fall; a leader epoch has one leader, a
+  controller epoch one controller,
 - the leader in a state znode is in its in-sync set.
 
-Partitions that allow unclean elections are left out of the first two, and so are those that lost records with their
-disks (`simulation.scenarios.losses`): a replica that had them may keep them for a while. At the end
-(`check_replicas_agree`): all replicas are back in sync, and equal.
+Partitions that allow unclean elections are left out of the first two, and so are those that lost
+records with their disks (`simulation.scenarios.losses`): a replica that had them may keep them for
+a while. At the end (`check_replicas_agree`): all replicas are back in sync, and equal.
 """
 
 import contextlib
@@ -65,7 +68,9 @@ class ReplicationObserver:
                     self._check_in_sync(machine, partition, states[partition.topic_partition])
 
     def state_changed(self, topic_partition: TopicPartition) -> None:
-        """Look at a partition whose state was written this moment; call it after every such write."""
+        """Look at a partition whose state was written this moment.
+
+        Call it after every such write."""
         found = self._view.state(topic_partition)
         if found is None:
             return
@@ -124,7 +129,8 @@ class ReplicationObserver:
             return
         if self._losses.is_short(topic_partition, machine.server.components.broker_id):
             return
-        # A disk error may meet this reading too; what it could not read is compared at the next look.
+        # A disk error may meet this reading too; what it could not read is compared
+        # at the next look.
         with contextlib.suppress(KafkaError):
             self._compare(machine, topic_partition, log, position, log.high_watermark)
             self._scanned[key] = log.high_watermark
@@ -233,8 +239,8 @@ class ReplicationObserver:
         return behind
 
     def _replicas(self, topic_partition: TopicPartition) -> list[tuple[int, PartitionLog]]:
-        """The replicas that are wanted: a broker that could not be reached while its replica moved away may have one still,
-        as with Apache's controllers, which forget it too."""
+        """The replicas that are wanted: a broker that could not be reached while its replica moved
+        away may have one still, as with Apache's controllers, which forget it too."""
         found = []
         wanted = self._view.replicas(topic_partition)
         for machine in self._simulation.brokers:
@@ -266,7 +272,9 @@ class ReplicationObserver:
 
 
 def batches(log: PartitionLog, start: int, end: int) -> Iterator[BatchHeader]:
-    """The headers of the batches with offsets from ``start`` up to ``end``; the CRC in each stands for its records."""
+    """The headers of the batches with offsets from ``start`` up to ``end``.
+
+    The CRC in each stands for its records."""
     position = start
     while position < end:
         records = log.read(position, _READ_BYTES, upper_bound=end).records

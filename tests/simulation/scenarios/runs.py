@@ -1,4 +1,5 @@
-"""What runs of all kinds of scenario share: from a seed to a result, faults that a plan draws, clients that stop."""
+"""What runs of all kinds of scenario share: from a seed to a result, faults that a plan
+draws, clients that stop."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,8 +1,10 @@
-"""One run of a simulated cluster: a cluster, clients, faults drawn from the seed, a calm end, the checks.
+"""One run of a simulated cluster: a cluster, clients, faults drawn from the seed, a
+calm end, the checks.
 
-A `RunPlan` is drawn from the seed: how many brokers and partitions, how long, which faults. Every fourth run is calm. At
-the end all faults are healed, every server must serve again, every request under way must come to its end, and readers
-must see every acknowledged record within a minute of virtual time.
+A `RunPlan` is drawn from the seed: how many brokers and partitions, how long, which faults.
+Every fourth run is calm. At the end all faults are healed, every server must serve again,
+every request under way must come to its end, and readers must see every acknowledged record
+within a minute of virtual time.
 """
 
 import asyncio
@@ -87,7 +89,8 @@ class Scenario:
             self.group.forgotten()
 
     def _committed(self, paths: list[str]) -> None:
-        """The coordination service has new znodes: look at once at partitions whose state they are."""
+        """The coordination service has new znodes: look at once at partitions whose
+        state they are."""
         for path in paths:
             topic_partition = partition_of_state(path) if path.endswith("/state") else None
             if topic_partition is not None:
@@ -171,7 +174,8 @@ class Scenario:
         if not faults.cancelled():
             faults.result()
         if self._has_short_broker and not all(machine.is_running for machine in simulation.brokers):
-            await asyncio.sleep(_SESSION_ENDS_S)  # as in `faults`: no broker comes back without its data before that
+            # See `faults`: no broker comes back without its data before that.
+            await asyncio.sleep(_SESSION_ENDS_S)
         simulation.heal()
         await asyncio.wait([later])
 
@@ -217,7 +221,8 @@ class Scenario:
         )
         for reader in self.readers:
             reader.is_stopping = True
-        # A new leader's high watermark may lie below what was committed until its followers have fetched from it.
+        # A new leader's high watermark may lie below what was committed until its
+        # followers have fetched from it.
         await self._replicas_are_equal()
         if self.history.topics_created.keys() >= self.plan.topics.keys():
             last = PartitionReader(self._client("last-reader"), self.partitions)

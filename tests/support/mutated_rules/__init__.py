@@ -1,4 +1,5 @@
-"""Rules that a mutant takes out of the code, each with the unit test that must notice it: see ``tests/rule_mutants.py``."""
+"""Rules that a mutant takes out of the code, each with the unit test that must notice it: see
+``tests/rule_mutants.py``."""
 
 from typing import NamedTuple
 
