@@ -604,7 +604,8 @@ _KINDS = ("init", "add", "commit", "abort", "write", "write", "write", "fail", "
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(_KINDS), st.integers(0, 12)), max_size=80))
 def test_log_of_any_history_obeys_the_protocol(history: list[tuple[str, int]]) -> None:
-    """Through failures, timeouts and moves: states follow the table, epochs never fall, and an outcome that was decided stays."""
+    """Through failures, timeouts and moves: states follow the table, epochs never fall, and an
+    outcome that was decided stays."""
     model = Model()
     for kind, number in history:
         model.act(kind, number)

@@ -1,18 +1,23 @@
-"""The transaction coordinator: for each request and each deadline, what to write and what to answer.
+"""The transaction coordinator: for each request and each deadline, what to write and
+what to answer.
 
-A step (a public method) takes an event and the time and returns effects: `AnswerProducer`, `AppendTransactions`, `SendMarkers` and `NewProducerId`. The edge
-performs them in order and reports outcomes to `appended` and `markers_written`, which are steps again. A transaction changes in
-`appended` only, when its record is committed; the one exception is the epoch that fences a producer. Loading reads the same
-records.
+A step (a public method) takes an event and the time and returns effects: `AnswerProducer`,
+`AppendTransactions`, `SendMarkers` and `NewProducerId`. The edge performs them in order and reports
+outcomes to `appended` and `markers_written`, which are steps again. A transaction changes in
+`appended` only, when its record is committed; the one exception is the epoch that fences a
+producer. Loading reads the same records.
 
-Transactional ids belong to partitions of ``__transaction_state``: ``abs(hash(transactional id)) % partitions``. The steps of a
-partition are loading (`start_loading`, `finish_loading`) and `unload`, each with the leader epoch they are for.
+Transactional ids belong to partitions of ``__transaction_state``:
+``abs(hash(transactional id)) % partitions``. The steps of a partition are loading (`start_loading`,
+`finish_loading`) and `unload`, each with the leader epoch they are for.
 
-The end of a transaction: EndTxn writes PrepareCommit or PrepareAbort. When that is committed the producer is answered, and the
-outcome is decided: whatever happens, this coordinator or the next one writes a marker to each partition of the transaction, then
-CompleteCommit or CompleteAbort. Until then the transactional id takes no other request.
+The end of a transaction: EndTxn writes PrepareCommit or PrepareAbort. When that is committed the
+producer is answered, and the outcome is decided: whatever happens, this coordinator or the next one
+writes a marker to each partition of the transaction, then CompleteCommit or CompleteAbort. Until
+then the transactional id takes no other request.
 
-In Kafka: `TransactionCoordinator`, and of `TransactionStateManager` what transactions there are and which partitions are loaded.
+In Kafka: `TransactionCoordinator`, and of `TransactionStateManager` what transactions there are and
+which partitions are loaded.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -65,7 +70,8 @@ class TransactionCoordinator:
         partition_of: Callable[[str], int],
         take_producer_id: Callable[[], int | None],
     ) -> None:
-        """``partition_of`` gives a transactional id's partition, ``take_producer_id`` a new id, None if one must be waited for."""
+        """``partition_of`` gives a transactional id's partition, ``take_producer_id`` a new id,
+        None if one must be waited for."""
         self.settings = settings
         self.is_active = True
         self._partition_of = partition_of
@@ -78,7 +84,8 @@ class TransactionCoordinator:
     # Looking up
 
     def check(self, transactional_id: str) -> ErrorCode:
-        """Whether requests for the transactional id can be served here: NONE, or what to answer instead."""
+        """Whether requests for the transactional id can be served here: NONE, or
+        what to answer instead."""
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST
         if not self.is_active:
@@ -122,7 +129,8 @@ class TransactionCoordinator:
     ) -> list[TransactionEffect]:
         """Give a producer its id and the next epoch; ``to`` gets a `ProducerAnswer`.
 
-        A transaction that an earlier producer left open is aborted first: the answer is CONCURRENT_TRANSACTIONS until it is.
+        A transaction that an earlier producer left open is aborted first: the answer is
+        CONCURRENT_TRANSACTIONS until it is.
         """
         self._now = now
         error = self.check(request.transactional_id)
@@ -164,7 +172,8 @@ class TransactionCoordinator:
             prepared = ErrorCode.PRODUCER_FENCED
         elif transaction.state is TransactionState.ONGOING:
             if expected is not None and expected.epoch < transaction.producer_epoch:
-                # A producer that is fenced itself must not abort the transaction of the one that fenced it. (In Kafka it does.)
+                # A producer that is fenced itself must not abort the transaction of the one that
+                # fenced it. (In Kafka it does.)
                 prepared = ErrorCode.PRODUCER_FENCED
             else:
                 self._abort_and_fence(owned, transaction, partial(self._answer_after_fence, to))
@@ -183,7 +192,8 @@ class TransactionCoordinator:
 
         def written(error: ErrorCode) -> None:
             if error and transaction.is_new and owned.transactions.get(transaction.transactional_id) is transaction:
-                del owned.transactions[transaction.transactional_id]  # nothing is known of it but in memory
+                # Nothing is known of it but in memory.
+                del owned.transactions[transaction.transactional_id]
             self._reply(to, ProducerAnswer(error) if error else answer)
 
         self._append(owned, transaction, prepared, written)
@@ -194,7 +204,9 @@ class TransactionCoordinator:
     def add_partitions(
         self, sender: TransactionSender, partitions: Partitions, to: Any, now: Now
     ) -> list[TransactionEffect]:
-        """Add partitions to the producer's transaction, or begin one with them; ``to`` gets an `ErrorCode`."""
+        """Add partitions to the producer's transaction, or begin one with them.
+
+        ``to`` gets an `ErrorCode`."""
         self._now = now
         found = self._found(sender)
         if isinstance(found, ErrorCode):
@@ -213,7 +225,8 @@ class TransactionCoordinator:
     def verify_partitions(
         self, sender: TransactionSender, partitions: Partitions
     ) -> Mapping[str, Mapping[int, ErrorCode]]:
-        """Which partitions are part of the producer's transaction (KIP-890): NONE, TRANSACTION_ABORTABLE, or why none is.
+        """Which partitions are part of the producer's transaction (KIP-890): NONE,
+        TRANSACTION_ABORTABLE, or why none is.
 
         A change under way does not matter: the log checks once more when it appends.
         """
@@ -232,7 +245,9 @@ class TransactionCoordinator:
         }
 
     def end(self, sender: TransactionSender, *, committed: bool, to: Any, now: Now) -> list[TransactionEffect]:
-        """Commit or abort the producer's transaction; ``to`` gets a `ProducerAnswer` when that is decided for good."""
+        """Commit or abort the producer's transaction.
+
+        ``to`` gets a `ProducerAnswer` when that is decided for good."""
         self._now = now
         found = self._found(sender)
         if isinstance(found, ErrorCode):
@@ -277,7 +292,8 @@ class TransactionCoordinator:
         self._effects.append(SendMarkers(Completion(owned, transaction, prepared)))
 
     def is_wanted(self, completion: Completion) -> bool:
-        """Whether markers of this coordinator are to be written: not once another one has taken over, or this one again."""
+        """Whether markers of this coordinator are to be written: not once another one has taken
+        over, or this one again."""
         return not completion.is_cancelled and self._partitions.get(completion.owned.number) is completion.owned
 
     def markers_written(self, completion: Completion, now: Now) -> list[TransactionEffect]:
@@ -307,8 +323,8 @@ class TransactionCoordinator:
     ) -> None:
         """Write a prepared change, and complete it when its record is committed.
 
-        A change whose record may be written later, after a timeout, is given up: what is decided next is written behind it.
-        With ``keeps_pending`` it is tried again.
+        A change whose record may be written later, after a timeout, is given up: what is decided
+        next is written behind it. With ``keeps_pending`` it is tried again.
         """
 
         def written(error: ErrorCode) -> None:
@@ -326,7 +342,8 @@ class TransactionCoordinator:
         """The records of ``append`` are committed, or not (``error``)."""
         self._now = now
         if self._partitions.get(append.owned.number) is not append.owned:
-            error = ErrorCode.NOT_COORDINATOR  # it was loaded again meanwhile, or by another broker, which knows better
+            # It was loaded again meanwhile, or by another broker, which knows better.
+            error = ErrorCode.NOT_COORDINATOR
         append.done(_APPEND_ERRORS.get(error, error))
         return self._take()
 
@@ -341,7 +358,8 @@ class TransactionCoordinator:
     # Time
 
     def start_deadlines(self, now: Now) -> None:
-        """Abort transactions past their timeout, and remove expired transactional ids, from now on."""
+        """Abort transactions past their timeout, and remove expired transactional
+        ids, from now on."""
         self._deadlines.start(now.ms + self.settings.abort_interval_ms, now.ms + self.settings.expiration_interval_ms)
 
     def next_deadline_ms(self) -> int | None:
@@ -380,7 +398,9 @@ class TransactionCoordinator:
         )
 
     def _abort_timed_out(self) -> None:
-        """Look at some transactions; abort those that are open for longer than their producers have asked for."""
+        """Look at some transactions.
+
+        Abort those that are open for longer than their producers have asked for."""
         left, wall_ms = self._deadlines.to_abort, self._now.wall_ms
         for _ in range(min(len(left), _TRANSACTIONS_A_STEP)):
             owned, transaction = left.pop()
@@ -393,7 +413,9 @@ class TransactionCoordinator:
                 self._abort_and_fence(owned, transaction, _no_answer)
 
     def _expire(self) -> None:
-        """Look at some transactions; write tombstones for transactional ids that were not used for long."""
+        """Look at some transactions.
+
+        Write tombstones for transactional ids that were not used for long."""
         left, before_ms = self._deadlines.to_expire, self._now.wall_ms - self.settings.expiration_ms
         expired: dict[int, list[TransactionMetadata]] = {}
         count = 0
@@ -427,7 +449,9 @@ class TransactionCoordinator:
     # Partitions coming and going
 
     def start_loading(self, number: int, leader_epoch: int) -> bool:
-        """This broker leads the partition now; False when there is nothing to do (an old epoch, or loaded already)."""
+        """This broker leads the partition now.
+
+        False when there is nothing to do (an old epoch, or loaded already)."""
         known = self._partitions.get(number)
         if known is not None:
             known.leader_epoch = max(known.leader_epoch, leader_epoch)
@@ -443,9 +467,11 @@ class TransactionCoordinator:
     def finish_loading(
         self, number: int, leader_epoch: int, transactions: dict[str, TransactionMetadata], now: Now
     ) -> list[TransactionEffect]:
-        """Serve the transactions that the partition's log holds, unless the partition was lost meanwhile.
+        """Serve the transactions that the partition's log holds, unless the
+        partition was lost meanwhile.
 
-        What was decided under an earlier coordinator is completed: its markers are written again, under our epoch.
+        What was decided under an earlier coordinator is completed: its markers are
+        written again, under our epoch.
         """
         self._now = now
         if not self.is_awaited(number, leader_epoch):

@@ -1,7 +1,7 @@
 """When the transaction coordinator has to look for what is due, and what it has yet to look at.
 
-In Kafka: the tasks transaction-abort and transactionalId-expiration of the scheduler, and the queue of appends to try again of
-`TransactionMarkerChannelManager`.
+In Kafka: the tasks transaction-abort and transactionalId-expiration of the scheduler, and the queue
+of appends to try again of `TransactionMarkerChannelManager`.
 """
 
 from collections import deque
@@ -40,7 +40,9 @@ class Deadlines:
         return self.expiry_ms is not None and self.expiry_ms <= now_ms
 
     def retry(self, completion: Completion, at_ms: int) -> None:
-        """Write the last record of a transaction again. All pauses are equally long, so the first is due first."""
+        """Write the last record of a transaction again.
+
+        All pauses are equally long, so the first is due first."""
         self._retries.append((at_ms, completion))
 
     def pop_retries(self, now_ms: int) -> list[Completion]:

@@ -1,7 +1,7 @@
 """The effects of the transaction coordinator, its questions and answers, and its settings.
 
-In Kafka: response callbacks, `TransactionStateManager.appendTransactionToLog`, `TransactionMarkerChannelManager.addTxnMarkersToSend`,
-`TransactionConfig`.
+In Kafka: response callbacks, `TransactionStateManager.appendTransactionToLog`,
+`TransactionMarkerChannelManager.addTxnMarkersToSend`, `TransactionConfig`.
 """
 
 from collections.abc import Callable, Sequence
@@ -66,7 +66,8 @@ class Owned:
         self.number = number
         self.leader_epoch = leader_epoch
         self.coordinator_epoch = leader_epoch
-        """The leader epoch in which it was loaded. Markers carry it, and leaders refuse those of earlier coordinators."""
+        """The leader epoch in which it was loaded. Markers carry it, and leaders refuse those
+        of earlier coordinators."""
         self.is_loading = True
         self.transactions: dict[str, TransactionMetadata] = {}
 
@@ -79,7 +80,8 @@ class AnswerProducer(NamedTuple):
 
 
 class NewProducerId(NamedTuple):
-    """Get a producer id, and decide on the request again with it (`TransactionCoordinator.init_producer_id`)."""
+    """Get a producer id, and decide on the request again with it
+    (`TransactionCoordinator.init_producer_id`)."""
 
     request: InitProducerId
     to: Any
@@ -110,7 +112,8 @@ class AppendTransactions:
 
 
 class Completion:
-    """A transaction whose outcome is decided, until its markers and then its last record are written.
+    """A transaction whose outcome is decided, until its markers and then its last
+    record are written.
 
     In Kafka: `PendingCompleteTxn`.
     """
@@ -128,7 +131,8 @@ class Completion:
 
 
 class SendMarkers(NamedTuple):
-    """Write the markers of a transaction to all its partitions, then report to `TransactionCoordinator.markers_written`."""
+    """Write the markers of a transaction to all its partitions, then report to
+    `TransactionCoordinator.markers_written`."""
 
     completion: Completion
 

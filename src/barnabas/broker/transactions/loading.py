@@ -1,7 +1,8 @@
 """Loads the transactions of a partition of ``__transaction_state``.
 
-A compacted log still holds many values of a key, so records are kept as bytes while the log is read and only the last of each
-key is decoded. The work comes in steps, so that an event loop can do other things between them.
+A compacted log still holds many values of a key, so records are kept as bytes while the log is read
+and only the last of each key is decoded. The work comes in steps, so that an event loop can do
+other things between them.
 
 In Kafka: `TransactionStateManager.loadTransactionMetadata`.
 """
@@ -25,7 +26,8 @@ _BYTES_A_RECORD = 1_000
 
 
 class TransactionLoader:
-    """Collects the records of one partition, in the order of the log, and makes transactions of them."""
+    """Collects the records of one partition, in the order of the log, and makes
+    transactions of them."""
 
     def __init__(self) -> None:
         self.transactions: dict[str, TransactionMetadata] = {}
@@ -35,7 +37,9 @@ class TransactionLoader:
         self._latest: dict[bytes, bytes] = {}
 
     def read(self, batches: Buffer) -> Iterator[int]:
-        """Read a piece of the log; yields, every few milliseconds of work, where to continue reading."""
+        """Read a piece of the log.
+
+        Yields, every few milliseconds of work, where to continue reading."""
         unread_bytes = 0
         for offset, header in read_headers(batches):
             try:

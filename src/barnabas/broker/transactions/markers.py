@@ -1,12 +1,14 @@
 """The markers that are to be written, by the broker that leads their partitions.
 
-A transaction's markers are queued at the leaders of its partitions. A request takes what is queued for a broker, of all
-transactions. What fails because a leader moved, or cannot append now, is queued again, at the leader that is known by then. A
-marker may therefore be written twice; leaders accept it again, for a transaction that has ended changes nothing.
+A transaction's markers are queued at the leaders of its partitions. A request takes what is queued
+for a broker, of all transactions. What fails because a leader moved, or cannot append now, is
+queued again, at the leader that is known by then. A marker may therefore be written twice; leaders
+accept it again, for a transaction that has ended changes nothing.
 
 - A partition without a leader waits until it has one.
 - A partition that does not exist any more needs no marker.
-- A leader that knows a later coordinator or a later producer ends the work: another coordinator does it.
+- A leader that knows a later coordinator or a later producer ends the work: another
+  coordinator does it.
 
 In Kafka: `TransactionMarkerChannelManager`, `TransactionMarkerRequestCompletionHandler`.
 """
@@ -40,7 +42,8 @@ _WRITTEN = frozenset((ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, 
 _SUPERSEDED = frozenset((ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED))
 
 LeaderOf = Callable[[TopicPartition], int | None]
-"""The broker that leads a partition; NO_BROKER where none does, None for a partition that does not exist."""
+"""The broker that leads a partition; NO_BROKER where none does, None for a partition
+that does not exist."""
 
 
 class Marker(NamedTuple):
@@ -71,7 +74,9 @@ class MarkerQueues:
         return bool(self._waiting)
 
     def counts(self) -> dict[int, int]:
-        """How many partitions wait for their marker, by broker; NO_BROKER for those without a leader, or that failed."""
+        """How many partitions wait for their marker, by broker.
+
+        NO_BROKER for those without a leader, or that failed."""
         found = {broker: sum(len(marker.numbers) for marker in queue) for broker, queue in self._queues.items()}
         if self._waiting:
             found[NO_BROKER] = sum(len(marker.numbers) for marker in self._waiting)
@@ -84,7 +89,9 @@ class MarkerQueues:
         return self._is_done(completion)
 
     def requeue(self) -> Task[list[Completion]]:
-        """Queue again what had failed or was without a leader; the transactions that need no more markers."""
+        """Queue again what had failed or was without a leader.
+
+        The transactions that need no more markers."""
         waiting, self._waiting = self._waiting, []
         done: dict[Completion, None] = {}
         for marker in waiting:
@@ -125,7 +132,9 @@ class MarkerQueues:
     # Requests
 
     def take(self, broker_id: int) -> list[Marker]:
-        """What a request to a broker is to have; nothing if nothing is left that is still wanted."""
+        """What a request to a broker is to have.
+
+        Nothing if nothing is left that is still wanted."""
         queue = self._queues.pop(broker_id, [])
         taken: list[Marker] = []
         size = at = 0

@@ -1,6 +1,9 @@
-"""Queries about transactions: a transactional id's state, a list of them. Nothing here changes state.
+"""Queries about transactions: a transactional id's state, a list of them.
 
-In Kafka: `handleDescribeTransactions` and `handleListTransactions` of `TransactionCoordinator` (KIP-664).
+Nothing here changes state.
+
+In Kafka: `handleDescribeTransactions` and `handleListTransactions` of
+`TransactionCoordinator` (KIP-664).
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +22,8 @@ __all__ = ["describe_transaction", "list_transactions"]
 
 
 def describe_transaction(coordinator: TransactionCoordinator, transactional_id: str) -> Task[DescribedTransaction]:
-    """The state of a transactional id, with the partitions of its transaction, as it is when this begins."""
+    """The state of a transactional id, with the partitions of its transaction, as it
+    is when this begins."""
     error = coordinator.check(transactional_id)
     transaction = None if error else coordinator.find(transactional_id)
     if transaction is None or transaction.pending is TransactionState.DEAD:
@@ -47,9 +51,10 @@ def list_transactions(
     wall_ms: int,
     matches: Callable[[str], bool] | None,
 ) -> Task[ListTransactionsResponse]:
-    """The transactional ids of this coordinator that all filters let through. A filter that names nothing does not filter.
+    """The transactional ids of this coordinator that all filters let through.
 
-    ``matches`` is the filter by pattern. Each is listed as it is when its turn comes.
+    A filter that names nothing does not filter. ``matches`` is the filter by pattern. Each is
+    listed as it is when its turn comes.
     """
     states, unknown = yield from _states(request.state_filters)
     response = ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=[])

@@ -1,7 +1,9 @@
-"""How transactions are stored: the records of ``__transaction_state``, between the coordinator and their bytes.
+"""How transactions are stored: the records of ``__transaction_state``, between the
+coordinator and their bytes.
 
-The key is a transactional id, the value the state of its newest transaction; a record without a value is a tombstone. Values are
-written in version 0 as Apache Kafka 3.9 does, and in version 1 while the feature transaction.version is finalized; both are read.
+The key is a transactional id, the value the state of its newest transaction; a record without a
+value is a tombstone. Values are written in version 0 as Apache Kafka 3.9 does, and in version 1
+while the feature transaction.version is finalized; both are read.
 
 In Kafka: `TransactionLog`.
 """
@@ -65,7 +67,9 @@ def encode_transaction_state(value: Transition, *, is_flexible: bool) -> bytes:
 
 
 def decode_transaction_state(key_bytes: bytes, value_bytes: bytes | None) -> TransactionRecord | None:
-    """A record from its key and value; None for kinds that we do not know. Raises `MalformedMessageError`."""
+    """A record from its key and value; None for kinds that we do not know.
+
+    Raises `MalformedMessageError`."""
     key = decode_transaction_key(key_bytes)
     if key is None:
         return None
@@ -83,7 +87,8 @@ def decode_transaction_state(key_bytes: bytes, value_bytes: bytes | None) -> Tra
             value.producer_id,
             value.producer_epoch,
             value.previous_producer_id,
-            NO_PRODUCER_EPOCH,  # not stored: a request that is repeated across a hand-over is a new one
+            # Not stored: a request that is repeated across a hand-over is a new one.
+            NO_PRODUCER_EPOCH,
             value.next_producer_id,
             value.transaction_timeout_ms,
             _partitions(value),

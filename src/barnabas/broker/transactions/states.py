@@ -1,14 +1,20 @@
 """The states of a transaction, and which may follow which (Kafka's `TransactionState`).
 
-::
+    from                         when                                     to
+    Empty, CompleteCommit        partitions are added                     Ongoing
+    or CompleteAbort
+    Ongoing                      partitions are added                     Ongoing
+    Ongoing                      EndTxn                                   PrepareCommit
+                                                                          or PrepareAbort
+    Ongoing                      a newer producer, or the timeout         PrepareEpochFence
+    PrepareEpochFence            at once                                  PrepareAbort
+    PrepareCommit                all markers are written                  CompleteCommit
+    PrepareAbort                 all markers are written                  CompleteAbort
+    CompleteCommit               InitProducerId                           Empty
+    or CompleteAbort
 
-    Empty --partitions are added--> Ongoing --EndTxn--> PrepareCommit --all markers are written--> CompleteCommit
-      ^                              |   ^              PrepareAbort  -------------------------->  CompleteAbort
-      |                              |   \\--partitions are added-------------------------------------/   |
-      |         a newer producer, or the timeout: PrepareEpochFence, then PrepareAbort                    |
-      \\--InitProducerId----------------------------------------------------------------------------------/
-
-Empty, CompleteCommit and CompleteAbort lead to Dead when the transactional id has not been used for a long time.
+Empty, CompleteCommit and CompleteAbort lead to Dead when the transactional id has not
+been used for a long time.
 """
 
 from enum import Enum
@@ -52,8 +58,8 @@ _BY_NUMBER = tuple(TransactionState)
 _BY_TEXT = {state.value: state for state in TransactionState}
 
 TRANSACTION_TRANSITIONS: dict[TransactionState, frozenset[TransactionState]] = {
-    # With transaction version 2 a transaction without partitions can be aborted, for the new epoch: Empty and the
-    # complete states lead to PrepareAbort.
+    # With transaction version 2 a transaction without partitions can be aborted, for the new epoch:
+    # Empty and the complete states lead to PrepareAbort.
     _S.EMPTY: frozenset({_S.EMPTY, _S.ONGOING, _S.PREPARE_ABORT, _S.DEAD}),
     _S.ONGOING: frozenset({_S.ONGOING, _S.PREPARE_COMMIT, _S.PREPARE_ABORT, _S.PREPARE_EPOCH_FENCE}),
     _S.PREPARE_EPOCH_FENCE: frozenset({_S.PREPARE_ABORT}),
@@ -61,7 +67,8 @@ TRANSACTION_TRANSITIONS: dict[TransactionState, frozenset[TransactionState]] = {
     _S.PREPARE_ABORT: frozenset({_S.COMPLETE_ABORT}),
     _S.COMPLETE_COMMIT: frozenset({_S.EMPTY, _S.ONGOING, _S.PREPARE_ABORT, _S.DEAD}),
     _S.COMPLETE_ABORT: frozenset({_S.EMPTY, _S.ONGOING, _S.PREPARE_ABORT, _S.DEAD}),
-    # The tombstone is on its way to the log; only the failure to write it leads back, to the state before.
+    # The tombstone is on its way to the log; only the failure to write it leads
+    # back, to the state before.
     _S.DEAD: frozenset(),
 }
 
@@ -79,8 +86,8 @@ END_OUTCOMES: dict[tuple[TransactionState, bool], TransactionState | ErrorCode] 
     (_S.EMPTY, True): ErrorCode.INVALID_TXN_STATE,
     (_S.EMPTY, False): ErrorCode.INVALID_TXN_STATE,
 }
-"""What EndTxn of version 1 (commit or not) does in each state: the next state, or the answer. A repeated EndTxn is answered with
-the outcome of the first."""
+"""What EndTxn of version 1 (commit or not) does in each state: the next state, or the answer. A
+repeated EndTxn is answered with the outcome of the first."""
 
 
 def state_of_number(number: int) -> TransactionState | None:

@@ -1,11 +1,13 @@
 """A transactional id's producer and its newest transaction (Kafka's `TransactionMetadata`).
 
-Every change is prepared, written to ``__transaction_state``, and completed when the record is committed. While one is prepared,
-``pending`` is the state to come, and all other changes are answered with CONCURRENT_TRANSACTIONS. A `Transition` is what the
-record says (`TxnTransitMetadata`). Here are the rules about producer ids and epochs; the coordinator decides on requests.
+Every change is prepared, written to ``__transaction_state``, and completed when the record is
+committed. While one is prepared, ``pending`` is the state to come, and all other changes are
+answered with CONCURRENT_TRANSACTIONS. A `Transition` is what the record says
+(`TxnTransitMetadata`). Here are the rules about producer ids and epochs; the coordinator
+decides on requests.
 
-An epoch is exhausted at 32,766: 32,767 is left for fencing the last producer of the id (KIP-98), so the next one gets a new
-producer id.
+An epoch is exhausted at 32,766: 32,767 is left for fencing the last producer of the id (KIP-98), so
+the next one gets a new producer id.
 """
 
 from collections.abc import Mapping
@@ -47,18 +49,21 @@ class Transition(NamedTuple):
     producer_id: int
     producer_epoch: int
     previous_producer_id: int
-    """The producer id before, for a producer that repeats a request whose answer it did not get (KIP-360)."""
+    """The producer id before, for a producer that repeats a request whose answer it
+    did not get (KIP-360)."""
     last_producer_epoch: int
     """The epoch before, likewise; -1 where a new producer has begun."""
     next_producer_id: int
-    """The producer id after a transaction whose end exhausts the epoch (version 2); -1 otherwise."""
+    """The producer id after a transaction whose end exhausts the epoch (version 2);
+    -1 otherwise."""
     timeout_ms: int
     partitions: Partitions
     start_ms: int
     """When the first partition was added; -1 where no transaction has begun."""
     update_ms: int
     client_version: int
-    """The transaction version of the client that ended it: 0, or 2, which raises the epoch with each transaction (KIP-890)."""
+    """The transaction version of the client that ended it: 0, or 2, which raises the epoch with
+    each transaction (KIP-890)."""
 
 
 class TransactionMetadata:
@@ -86,8 +91,8 @@ class TransactionMetadata:
         self.pending: TransactionState | None = None
         """The state that is being written."""
         self.has_failed_fence = False
-        """Whether the epoch was raised to fence a producer, and the record of that may not have been written. Nobody has got the
-        epoch, so it is not raised again."""
+        """Whether the epoch was raised to fence a producer, and the record of that may not have
+        been written. Nobody has got the epoch, so it is not raised again."""
         self.state: TransactionState
         self.producer_id: int
         self.producer_epoch: int
@@ -143,9 +148,10 @@ class TransactionMetadata:
         return is_exhausted(self.producer_epoch)
 
     def accepts_expected(self, expected: ProducerIdAndEpoch) -> bool:
-        """Whether a producer that continues after an error is not fenced by its id (KIP-360); its epoch is checked later.
+        """Whether a producer that continues after an error is not fenced by its id (KIP-360).
 
-        It may have the id before, if its epoch was exhausted and the answer with the new id was lost.
+        Its epoch is checked later. It may have the id before, if its epoch was exhausted and the
+        answer with the new id was lost.
         """
         return (
             self.is_new
@@ -158,14 +164,17 @@ class TransactionMetadata:
     def prepare_increment(
         self, timeout_ms: int, expected: ProducerIdAndEpoch | None, wall_ms: int
     ) -> Transition | ErrorCode:
-        """The next epoch, for a new producer or one that continues; PRODUCER_FENCED if another one has begun since."""
+        """The next epoch, for a new producer or one that continues.
+
+        PRODUCER_FENCED if another one has begun since."""
         assert not self.is_epoch_exhausted or expected is not None
         if expected is None:
             epoch, last_epoch = self.producer_epoch + 1, NO_PRODUCER_EPOCH
         elif self.is_new or expected.epoch == self.producer_epoch:
             epoch, last_epoch = self.producer_epoch + 1, self.producer_epoch
         elif expected.epoch == self.last_producer_epoch:
-            # The request is repeated: its answer was lost. No other producer began, for that would have set -1.
+            # The request is repeated: its answer was lost. No other producer began,
+            # for that would have set -1.
             epoch, last_epoch = self.producer_epoch, self.last_producer_epoch
         else:
             return ErrorCode.PRODUCER_FENCED
@@ -210,7 +219,8 @@ class TransactionMetadata:
         return self._prepare(state, client_version=0, update_ms=wall_ms)
 
     def prepare_fencing_abort(self, wall_ms: int) -> Transition:
-        """Abort the transaction under way with a higher epoch, so that its producer can do nothing more.
+        """Abort the transaction under way with a higher epoch, so that its producer
+        can do nothing more.
 
         The epoch holds from now on, whatever becomes of the record.
         """
@@ -243,7 +253,8 @@ class TransactionMetadata:
         self._take(transition)
 
     def give_up(self) -> None:
-        """The record was not written, or may not have been: what is decided next is written after it."""
+        """The record was not written, or may not have been: what is decided next is
+        written after it."""
         self.pending = None
 
     def remove_partitions(self, topic: str, numbers: frozenset[int]) -> None:

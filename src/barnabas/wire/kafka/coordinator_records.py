@@ -148,7 +148,9 @@ class TransactionPartitions(Struct):
 
 
 class TransactionLogValue(Message, versions="0-1", flexible="1+"):
-    """The state of a transactional id's newest transaction. The tagged fields are Kafka 4's, for transaction version 2."""
+    """The state of a transactional id's newest transaction.
+
+    The tagged fields are Kafka 4's, for transaction version 2."""
 
     producer_id: int = int64()
     previous_producer_id: int = int64("1+", default=-1, tag=0, ignorable=True)
@@ -188,7 +190,8 @@ def encode_value(value: Value) -> bytes:
 
 
 def encode_transaction_value(value: TransactionLogValue, *, is_flexible: bool) -> bytes:
-    """A value's bytes, in the version that has tagged fields or in the one that Apache Kafka 3.9 writes."""
+    """A value's bytes, in the version that has tagged fields or in the one that
+    Apache Kafka 3.9 writes."""
     return _encode(value, FLEXIBLE_TRANSACTION_VALUE_VERSION if is_flexible else TRANSACTION_VALUE_VERSION)
 
 
