@@ -1,4 +1,5 @@
-"""Features of the cluster (KIP-584): the znode, what may be finalized, and who may be a member then."""
+"""Features of the cluster (KIP-584): the znode, what may be finalized, and who may
+be a member then."""
 
 import json
 from typing import Any
@@ -260,7 +261,8 @@ def test_a_validation_changes_nothing(cluster: ControlledCluster) -> None:
 
 
 def test_a_broker_without_a_finalized_feature_is_no_member(cluster: ControlledCluster) -> None:
-    """It registered without looking; the controller leaves it out, and takes it when the feature is gone."""
+    """It registered without looking; the controller leaves it out, and takes it when
+    the feature is gone."""
     assert update(cluster, 1) is None
     register(cluster, 2, {})
     cluster.run(process_broker_change)

@@ -1,13 +1,13 @@
 """UpdateFeatures (key 57), versions 0 to 1.
 
-Finalizes features of the cluster, lowers or removes them (KIP-584). Answered by the controller, when
-the znode ``/feature`` is written; each update succeeds or fails for itself.
+Finalizes features of the cluster, lowers or removes them (KIP-584). Answered by the controller,
+when the znode ``/feature`` is written; each update succeeds or fails for itself.
 
 - 1: the kind of downgrade, and requests that only validate (KIP-778). Apache's brokers in ZooKeeper
   mode write what they should only validate.
 
-Errors: NOT_CONTROLLER, INVALID_REQUEST (also where inter.broker.protocol.version is lower than 2.7),
-FEATURE_UPDATE_FAILED.
+Errors: NOT_CONTROLLER, INVALID_REQUEST (also where inter.broker.protocol.version is lower than
+2.7), FEATURE_UPDATE_FAILED.
 """
 
 from barnabas.broker.apis.api_handler import ApiHandler

@@ -1,4 +1,5 @@
-"""The znode ``/feature``: which features of the cluster are finalized, and at which level (KIP-584).
+"""The znode ``/feature``: which features of the cluster are finalized, and at which
+level (KIP-584).
 
 Versions 1 and 2 of its contents, byte for byte as Apache Kafka 3.9 writes them::
 
@@ -44,7 +45,9 @@ def encode_feature(feature: FeatureZnode) -> bytes:
 
 
 def decode_feature(data: bytes | None) -> FeatureZnode:
-    """The contents of the bytes. Raises `ZnodeFormatError` for what Apache's brokers do not read either."""
+    """The contents of the bytes.
+
+    Raises `ZnodeFormatError` for what Apache's brokers do not read either."""
     try:
         value = json.loads(data or b"null")
     except (ValueError, RecursionError):

@@ -1,8 +1,9 @@
-"""``inter.broker.protocol.version``, and what depends on it here: whether features can be finalized.
+"""``inter.broker.protocol.version``, and what depends on it here: whether features
+can be finalized.
 
-Brokers speak the protocol of Kafka 3.9 among themselves, whatever the property says. But with a value
-lower than 2.7 there are no features (KIP-584), and one lower than 3.3 has ``/feature`` in its older
-format, so that brokers of such a release read it.
+Brokers speak the protocol of Kafka 3.9 among themselves, whatever the property says. But with a
+value lower than 2.7 there are no features (KIP-584), and one lower than 3.3 has ``/feature`` in its
+older format, so that brokers of such a release read it.
 
 In Kafka: `MetadataVersion`.
 """

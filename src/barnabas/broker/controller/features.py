@@ -34,7 +34,9 @@ class UpgradeType(IntEnum):
 
 
 class FeatureUpdate(NamedTuple):
-    """A level that a client asks for. Below 1, with one of the downgrades, it removes the feature."""
+    """A level that a client asks for.
+
+    Below 1, with one of the downgrades, it removes the feature."""
 
     feature: str
     level: int
@@ -48,8 +50,8 @@ class FeatureUpdate(NamedTuple):
 def set_up_feature_versioning(context: ControllerContext) -> Steps[None]:
     """Bring ``/feature`` to what inter.broker.protocol.version asks for; finalized levels stay.
 
-    With a version lower than 2.7 the znode is disabled and empty. Above, one that is missing is made
-    without features: which are finalized is for the cluster's owner to say.
+    With a version lower than 2.7 the znode is disabled and empty. Above, one that is missing is
+    made without features: which are finalized is for the cluster's owner to say.
     """
     versioning = context.feature_versioning
     znodes: list[Znode | None] = yield Read([FEATURE])
@@ -91,8 +93,8 @@ def process_feature_updates(
 ) -> Steps[dict[str, KafkaError | None]]:
     """Finalize, lower or remove features; what is wrong with each update, by its feature.
 
-    Valid updates are made together, whatever others are refused. Raises `KafkaError` INVALID_REQUEST
-    where features are disabled. With ``validate_only`` nothing is written.
+    Valid updates are made together, whatever others are refused. Raises `KafkaError`
+    INVALID_REQUEST where features are disabled. With ``validate_only`` nothing is written.
     """
     versioning = context.feature_versioning
     if not versioning.is_enabled:

@@ -66,7 +66,8 @@ def registered_features() -> dict[str, dict[str, int]]:
 
 
 def incompatible_features(registered: Mapping[str, Any], finalized: Mapping[str, int]) -> list[str]:
-    """The finalized features that a broker does not support, by the features in its registration."""
+    """The finalized features that a broker does not support, by the features in its
+    registration."""
     return [name for name, level in finalized.items() if not _supports(registered.get(name), level)]
 
 
@@ -96,7 +97,8 @@ class FeatureCache:
         return self.levels.get(name, 0)
 
     def learn(self, feature: FeatureZnode | None, epoch: int) -> None:
-        """Take the contents of ``/feature``, None without such a znode or with one that is unreadable.
+        """Take the contents of ``/feature``, None without such a znode or with one
+        that is unreadable.
 
         Raises `IncompatibleFeaturesError`, and stays as it was, if the broker cannot be a member of
         a cluster with these features.

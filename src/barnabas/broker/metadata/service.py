@@ -1,4 +1,5 @@
-"""Follows the znode ``/feature`` while the broker runs (Kafka's `FinalizedFeatureChangeListener`)."""
+"""Follows the znode ``/feature`` while the broker runs (Kafka's
+`FinalizedFeatureChangeListener`)."""
 
 import logging
 from collections.abc import Callable, Coroutine

@@ -1,4 +1,5 @@
-"""``barnabas features``: the levels of the cluster's features, with the options of Kafka's FeatureCommand.
+"""``barnabas features``: the levels of the cluster's features, with the options of
+Kafka's FeatureCommand.
 
 ``transaction.version`` is the one that brokers here have. ``--output json`` prints one document.
 

@@ -1,4 +1,5 @@
-"""Transactions that no coordinator will end: open in a partition, and not known, or not there, to their coordinator.
+"""Transactions that no coordinator will end: open in a partition, and not known, or not
+there, to their coordinator.
 
 They come from clients and brokers older than the verification of KIP-890, and from lost records of
 ``__transaction_state``. Consumers at read_committed wait for them until somebody aborts them.

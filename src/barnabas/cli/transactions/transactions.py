@@ -1,4 +1,5 @@
-"""``barnabas transactions``: look at transactions and end those that hang; options of Kafka's TransactionsCommand.
+"""``barnabas transactions``: look at transactions and end those that hang; options of
+Kafka's TransactionsCommand.
 
 ``--output json`` prints one document. Options of the connection stand before or behind the action.
 
@@ -259,7 +260,8 @@ def _abort(connection: "AdminConnection", given: argparse.Namespace) -> int:
         partition,
         producer_id=producer_id,
         producer_epoch=epoch,
-        coordinator_epoch=max(coordinator_epoch, 0),  # -1 before the first marker; no coordinator has a lower epoch
+        # -1 before the first marker; no coordinator has a lower epoch.
+        coordinator_epoch=max(coordinator_epoch, 0),
     )
     return 0
 

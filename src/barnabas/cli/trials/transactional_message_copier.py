@@ -1,7 +1,8 @@
-"""``barnabas transactional-message-copier``: copies in transactions. Kafka's ``TransactionalMessageCopier``.
+"""``barnabas transactional-message-copier``: copies in transactions.
 
-Records of a partition, or as a member of a group those of a topic, go to the same partitions of another topic; the
-group's offsets are committed with them. A line of JSON says what is done, before each transaction and at the end.
+Kafka's ``TransactionalMessageCopier``. Records of a partition, or as a member of a group those of a
+topic, go to the same partitions of another topic; the group's offsets are committed with them. A
+line of JSON says what is done, before each transaction and at the end.
 """
 
 import argparse
@@ -33,7 +34,9 @@ _BATCH_BYTES = 512  # so that a transaction has several batches on their way
 
 
 def main(argv: list[str]) -> int:
-    """Copy to the end that the input has now, or ``--max-messages``; 0, also after SIGTERM, and 130 after Ctrl-C."""
+    """Copy to the end that the input has now, or ``--max-messages``.
+
+    0, also after SIGTERM, and 130 after Ctrl-C."""
     parser = _parser()
     given = parser.parse_args(argv)
     if not (given.bootstrap_server or given.broker_list):
@@ -163,7 +166,8 @@ class _Copier:
         return left
 
     def _plain_metadata(self) -> Any:
-        """That of a consumer that is not a member: the commit is not fenced by the group's generation."""
+        """That of a consumer that is not a member: the commit is not fenced by the
+        group's generation."""
         with _consumer(self._common, self._given) as stranger:
             return stranger.group_metadata()
 

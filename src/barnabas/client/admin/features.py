@@ -1,4 +1,5 @@
-"""The cluster's features over an `AdminConnection`: which are supported and finalized, and changes (KIP-584).
+"""The cluster's features over an `AdminConnection`: which are supported and
+finalized, and changes (KIP-584).
 
 In Kafka: `Admin.describeFeatures` and `Admin.updateFeatures`.
 """
@@ -20,7 +21,8 @@ from barnabas.wire.kafka.messages.update_features import (
 
 __all__ = ["FeatureDescription", "Features", "LevelChange", "describe_features", "update_features"]
 
-_UPGRADE_TYPES_FROM = 1  # the version of UpdateFeatures with kinds of downgrades, and with validation
+# The version of UpdateFeatures with kinds of downgrades, and with validation.
+_UPGRADE_TYPES_FROM = 1
 _WITHOUT_RESULTS_FROM = 2
 
 
@@ -75,9 +77,9 @@ def _word(version: str) -> str:
 def update_features(
     connection: AdminConnection, levels: Mapping[str, int], kind: LevelChange, *, validate_only: bool = False
 ) -> dict[str, RefusedError | None]:
-    """Finalize these levels; each feature's error, None for one that was changed. Level 0 removes a feature.
+    """Finalize these levels; each feature's error, None for one that was changed.
 
-    Raises what concerns the request as a whole.
+    Level 0 removes a feature. Raises what concerns the request as a whole.
     """
     controller = connection.describe_cluster().controller_id
     version = connection.negotiated(UpdateFeaturesRequest, controller if controller >= 0 else None)

@@ -1,4 +1,5 @@
-"""Transactions over an `AdminConnection`: list, describe, fence, and abort those that hang (KIP-664).
+"""Transactions over an `AdminConnection`: list, describe, fence, and abort those
+that hang (KIP-664).
 
 In Kafka: `Admin.listTransactions`, `describeTransactions`, `abortTransaction` and `fenceProducers`.
 """
@@ -53,7 +54,9 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """A transactional id and its last transaction; ``start_time_ms`` is None without an open one."""
+    """A transactional id and its last transaction.
+
+    ``start_time_ms`` is None without an open one."""
 
     transactional_id: str
     coordinator: int
@@ -84,7 +87,8 @@ def list_transactions(
 def transactions_in_part(
     connection: AdminConnection, *, duration_ms: int = -1, pattern: str | None = None
 ) -> list[TransactionListing]:
-    """The same for a reader that does not wait: the connection names the brokers that did not answer.
+    """The same for a reader that does not wait: the connection names the brokers
+    that did not answer.
 
     Raises what a broker refuses, and `ConnectError` when none answers.
     """
@@ -142,7 +146,9 @@ def _by_name(listings: Iterable[TransactionListing]) -> list[TransactionListing]
 
 
 def describe_transaction(connection: AdminConnection, transactional_id: str) -> TransactionDescription:
-    """A transactional id. Raises TRANSACTIONAL_ID_NOT_FOUND, as a `RefusedError`, for one that is not known."""
+    """A transactional id.
+
+    Raises TRANSACTIONAL_ID_NOT_FOUND, as a `RefusedError`, for one that is not known."""
     coordinator = -1
 
     def attempt() -> DescribeTransactionsResponse:
@@ -168,7 +174,9 @@ def describe_transaction(connection: AdminConnection, transactional_id: str) -> 
 
 
 def fence_producer(connection: AdminConnection, transactional_id: str) -> None:
-    """End the open transaction of a transactional id, and fence its producer; waits until that is done."""
+    """End the open transaction of a transactional id, and fence its producer.
+
+    Waits until that is done."""
     end = time.monotonic() + connection.api_timeout_ms / 1000
     while True:
         response = connection.send_to_coordinator(
@@ -195,7 +203,8 @@ def abort_transaction(
     producer_epoch: int,
     coordinator_epoch: int,
 ) -> None:
-    """Write an abort marker to one partition, around the coordinator: for transactions that hang there only."""
+    """Write an abort marker to one partition, around the coordinator: for
+    transactions that hang there only."""
     name, index = topic_partition
     marker = WritableTxnMarker(
         producer_id=producer_id,
