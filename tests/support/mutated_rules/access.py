@@ -330,7 +330,7 @@ RULES = [
     Rule(
         "clients cannot request internal writes of the leader",
         "coordination/core/forwarded_requests.py",
-        '        elif opcode in INTERNAL:\n            raise MalformedRecordError(f"{opcode} is not a client\'s write")\n',
+        '        elif found.is_internal:\n            raise MalformedRecordError(f"{opcode} is not a client\'s write")\n',
         "",
         "test_coordination_processor.py::test_a_write_that_only_servers_make_is_refused_from_a_learners_client",
     ),
@@ -351,7 +351,7 @@ RULES = [
     Rule(
         "a part of a multi cannot delete containers",
         "coordination/core/operations/multi.py",
-        "    if operation.opcode is not OpCode.DELETE_CONTAINER\n",
+        "    if not operation.is_internal\n",
         "",
         "test_coordination_processor.py::test_only_empty_containers_and_ttl_nodes_are_deleted_by_the_server_itself",
     ),

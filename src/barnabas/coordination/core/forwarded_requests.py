@@ -11,7 +11,7 @@ from itertools import islice
 
 from barnabas.coordination.core.connections import Limits
 from barnabas.coordination.core.local_sessions import UpgradeableSessionTracker, creates_ephemeral
-from barnabas.coordination.core.operations import WRITES
+from barnabas.coordination.core.operations import CLIENT_WRITES
 from barnabas.coordination.core.operations.base import PlainValues, WriteOperation
 from barnabas.coordination.core.operations.multi import decode_part_values
 from barnabas.coordination.core.refusals import EXPIRED, MALFORMED, MOVED
@@ -22,13 +22,11 @@ from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.quorum import ForwardedRequest
 from barnabas.wire.jute.transactions import CreateSessionTxn
 
-__all__ = ["INTERNAL", "admit", "usual_writes"]
+__all__ = ["admit", "usual_writes"]
 
 logger = logging.getLogger(__name__)
 
-INTERNAL = frozenset((OpCode.CREATE_SESSION, OpCode.DELETE_CONTAINER))
-"""Writes that clients may not request."""
-_USUAL = frozenset(JUTE_INT.pack(opcode) for opcode in WRITES if opcode not in INTERNAL)
+_USUAL = frozenset(map(JUTE_INT.pack, CLIENT_WRITES))
 
 
 def usual_writes(frames: Sequence[bytes], start: int, most: int) -> list[bytes]:
@@ -65,7 +63,7 @@ def admit(
             body = decode(CreateSessionTxn, request.body)
             tracker.track(session_id, body.timeout_ms, now_ms).owner = owner
             values = found.values(body)
-        elif opcode in INTERNAL:
+        elif found.is_internal:
             raise MalformedRecordError(f"{opcode} is not a client's write")
         else:
             values = decode_part_values(found, request.body, 0, limits.max_multi_operations)

@@ -50,9 +50,9 @@ from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.expirations import Expirations
 from barnabas.coordination.core.final_request_processor import FinalRequestProcessor, SessionConnections
 from barnabas.coordination.core.follower_request_processor import FollowerRequestProcessor
-from barnabas.coordination.core.forwarded_requests import INTERNAL, admit
+from barnabas.coordination.core.forwarded_requests import admit
 from barnabas.coordination.core.local_sessions import UpgradeableSessionTracker
-from barnabas.coordination.core.operations import READS, WRITES
+from barnabas.coordination.core.operations import CLIENT_WRITES, READS, WRITES
 from barnabas.coordination.core.operations.base import PlainValues, ReadOperation, WriteOperation
 from barnabas.coordination.core.operations.multi import decode_part_values
 from barnabas.coordination.core.prep_request_processor import CHANGES_AT_ONCE, PrepRequestProcessor
@@ -272,7 +272,7 @@ class Processor:
         ):
             self._replies.receive(client, header.xid, answer, data, now_ms)
             return
-        if (write := self._writes.get(opcode)) is not None and opcode not in INTERNAL:
+        if opcode in CLIENT_WRITES and (write := self._writes.get(opcode)) is not None:
             values: PlainValues = ()
             try:
                 values = decode_part_values(write, data, offset, self.limits.max_multi_operations)
@@ -290,7 +290,7 @@ class Processor:
             step_sasl(client, header.xid, decode(GetSASLRequest, data, offset), self.limits.access, self.statistics)
         elif self._forwarder is not None and self._forwarder.is_read_only and opcode == OpCode.CLOSE_SESSION:
             self._replies.receive(client, header.xid, CLOSE_LOCAL, data, now_ms)
-        elif self._follower is not None and (opcode == OpCode.SYNC or (opcode in WRITES and opcode not in INTERNAL)):
+        elif self._follower is not None and (opcode == OpCode.SYNC or opcode in CLIENT_WRITES):
             self._follower.forward(client, session.id, header.xid, opcode, data[offset:], now_ms)
         else:
             # What is no operation of a client: also a check outside of a multi.

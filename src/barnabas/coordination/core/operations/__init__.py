@@ -18,7 +18,7 @@ from barnabas.coordination.core.operations import (
 )
 from barnabas.coordination.core.operations.base import ReadOperation, TransactionType, WriteOperation
 
-__all__ = ["READS", "TRANSACTIONS", "WRITES"]
+__all__ = ["CLIENT_WRITES", "READS", "TRANSACTIONS", "WRITES"]
 
 WRITES: dict[int, WriteOperation] = {
     int(operation.opcode): operation
@@ -26,6 +26,9 @@ WRITES: dict[int, WriteOperation] = {
     for operation in module.OPERATIONS
 }
 """Operations that take a zxid and go through the log, by opcode."""
+
+CLIENT_WRITES = frozenset(opcode for opcode, operation in WRITES.items() if not operation.is_internal)
+"""The opcodes of those that clients may request."""
 
 READS: dict[int, ReadOperation] = {
     operation.opcode: operation for module in (reads, watching, own) for operation in module.OPERATIONS

@@ -118,6 +118,8 @@ class WriteOperation:
     read_request: Callable[[bytes, int], tuple[int, PlainValues] | None] | None = None
     """``read_request(data, offset)``: the end of a usual request and its values. None for
     another request. May raise struct.error and UnicodeDecodeError for one that is damaged."""
+    is_internal: bool = False
+    """Whether only servers ask for it, not clients."""
 
 
 ReadRequest = tuple[int, int, Callable[[Staging, Any], Change], Callable[[Change], bytes], PlainValues]

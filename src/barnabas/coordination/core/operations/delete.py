@@ -159,5 +159,5 @@ TRANSACTIONS: Sequence[TransactionType] = [
 
 OPERATIONS: Sequence[WriteOperation] = [
     WriteOperation(OpCode.DELETE, DeleteRequest, _VALUES, decide, _answer, read_request),
-    WriteOperation(OpCode.DELETE_CONTAINER, DeleteRequest, _VALUES, decide_container, _answer),
+    WriteOperation(OpCode.DELETE_CONTAINER, DeleteRequest, _VALUES, decide_container, _answer, is_internal=True),
 ]

@@ -130,7 +130,7 @@ _CHECK_TRANSACTION = TransactionType(OpCode.CHECK, _encode_check, _CHECK_VALUES,
 _PARTS: dict[int, WriteOperation] = {
     int(operation.opcode): operation
     for operation in (*create.OPERATIONS, *delete.OPERATIONS, *set_data.OPERATIONS, _CHECK)
-    if operation.opcode is not OpCode.DELETE_CONTAINER
+    if not operation.is_internal
 }
 _READ_PART = {
     opcode: operation.read_request

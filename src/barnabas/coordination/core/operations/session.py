@@ -186,6 +186,6 @@ TRANSACTIONS: Sequence[TransactionType] = [
 ]
 
 OPERATIONS: Sequence[WriteOperation] = [
-    WriteOperation(OpCode.CREATE_SESSION, None, _values_of_begin, decide_begin, _no_answer),
+    WriteOperation(OpCode.CREATE_SESSION, None, _values_of_begin, decide_begin, _no_answer, is_internal=True),
     WriteOperation(OpCode.CLOSE_SESSION, None, _no_values, decide_end, _no_answer),
 ]
