@@ -6,7 +6,7 @@ batches with offsets that it did not ask for, without an error. So before bytes 
 at the start are sent, their headers are walked once, from the index entry before the offset on,
 over as many bytes as the read may take. What is appended later needs no check.
 
-What is wrong is put right where that is certain (`barnabas.log.segment.mending`). Else the batch is
+What is wrong is put right where that is certain (`barnabas.log.sound_batches`). Else the batch is
 broken: reads end before it, and a read of its offsets fails. Kafka: no counterpart.
 """
 
@@ -17,11 +17,11 @@ from barnabas.log.holes import Holes
 from barnabas.log.leader_epochs import LeaderEpochCache
 from barnabas.log.segment.batches import is_batch_at, scan_headers
 from barnabas.log.segment.damage import valid_batch_behind
-from barnabas.log.segment.mending import BatchPlace, following, mended, mended_epoch
+from barnabas.log.segment.mending import BatchPlace, following, mended
 from barnabas.log.segment.segment import Segment
 from barnabas.log.segment.segments import Segments
 from barnabas.log.segment.unchecked import BrokenBatch
-from barnabas.log.sound_batches import write_mended
+from barnabas.log.sound_batches import mend_batch, write_mended
 from barnabas.wire.kafka.records.batch_header import HEADER_BYTES, BatchHeader, read_header
 
 __all__ = ["MOST_UNCHECKED_BYTES", "ReadLimits", "SegmentChecks"]
@@ -140,30 +140,22 @@ class SegmentChecks:
             limit - 1,
             not self._holes.are_legal and expected is not None,
             limit,
+            may_be_stale=False,
         )
 
     def _mended(
         self, segment: Segment, position: int, found: BatchHeader | None, expected: int | None, limit: int
     ) -> BatchHeader | None:
         """The batch at a position, put right if it has to be; None if it is broken."""
-        place = self._place(segment, expected, limit)
-        header = mended(segment.file, position, segment.size, place)
-        if (
-            header is None
-            or found is None
-            or not segment.base_offset <= header.base_offset <= header.last_offset < limit
-        ):
+        if found is None:
             return None
-        known = self._epochs.epochs.epoch_for(header.base_offset)
-        behind = following(segment.file, position + header.size_bytes, segment.size, place)
-        epoch = mended_epoch(header.leader_epoch, known, behind, may_be_stale=False)
-        if epoch is not None:
-            header = header._replace(leader_epoch=epoch)
+        header = mend_batch(segment, position, found, self._place(segment, expected, limit), self._epochs.epochs)
+        if header is None:
+            return None
         if expected is not None and header.base_offset > expected and not self._holes.are_legal:
             # The batches on both sides are sound: only compaction leaves that.
             self._holes.show_compaction()
         if header != found:
-            write_mended(segment, position, found, header)
             segment.starts.clear()
         return header
 

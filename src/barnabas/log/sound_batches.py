@@ -1,8 +1,14 @@
-"""The sound batches of a segment, with what no CRC covers put right on the way. Used by recovery.
+"""Batches that do not fit their neighbours are put right, where it is certain what they were.
+Kafka: no counterpart.
 
-Where a batch does not fit its neighbours, `barnabas.log.segment.mending` says what it must have
-been; the file is written there, and an error line names it. Where that is not certain, the batches
-end. Kafka: no counterpart.
+`barnabas.log.segment.mending` says what a batch must have been; here the file is written, and an
+error line names it. Two walks use it, which differ in what they read and in what they do where a
+batch cannot be put right:
+
+- `sound_batches`, for recovery: reads every byte, because what was being written at a crash may be
+  anything. The batches end there.
+- `barnabas.log.segment_checks`, before old records are read for the first time: reads headers only,
+  from any batch on. The offsets cannot be read, and the walk goes on behind them.
 """
 
 import logging
@@ -14,7 +20,7 @@ from barnabas.log.segment.mending import BatchPlace, following, is_doubtful, men
 from barnabas.log.segment.segment import Segment
 from barnabas.wire.kafka.records.batch_header import HEADER, HEADER_BYTES, BatchHeader, read_header
 
-__all__ = ["sound_batches", "write_mended"]
+__all__ = ["mend_batch", "sound_batches", "write_mended"]
 
 logger = logging.getLogger(__name__)
 
@@ -31,12 +37,13 @@ def sound_batches(
     file, end = segment.file, segment.size
     while position < end:
         for at, found in scan_valid(file, position, end, place.next_offset, place.max_offset):
-            header = found
+            header = None
             if not is_entry and is_doubtful(file, at, end, found, place):
-                header = mended(file, at, end, place) or found
-            header = _with_epoch(segment, at, header, epochs, place)
-            if header != found:
-                write_mended(segment, at, found, header)
+                header = mend_batch(segment, at, found, place, epochs)
+            if header is None:
+                header = _with_epoch(segment, at, found, epochs, place)
+                if header != found:
+                    write_mended(segment, at, found, header)
             is_entry = False
             position = at + header.size_bytes
             place = place._replace(next_offset=header.last_offset + 1)
@@ -44,8 +51,28 @@ def sound_batches(
             if header.base_offset != found.base_offset:
                 break  # the scan goes on from where the batch seemed to end
         else:
-            if position >= end or is_entry or not _mend_at(segment, position, place):
+            if end - position < HEADER_BYTES or is_entry:
                 return
+            found = read_header(file.read_at(position, HEADER_BYTES))
+            if mend_batch(segment, position, found, place, epochs) in (None, found):
+                return
+
+
+def mend_batch(
+    segment: Segment, position: int, found: BatchHeader, place: BatchPlace, epochs: LeaderEpochs
+) -> BatchHeader | None:
+    """The header of the batch at a position as it must have been, which the file has from now on;
+    None if that is not certain.
+
+    ``found`` is what stands there. Raises `OSError`.
+    """
+    header = mended(segment.file, position, segment.size, place)
+    if header is None or not segment.base_offset <= header.base_offset <= header.last_offset <= place.max_offset:
+        return None
+    header = _with_epoch(segment, position, header, epochs, place)
+    if header != found:
+        write_mended(segment, position, found, header)
+    return header
 
 
 def _with_epoch(segment: Segment, at: int, header: BatchHeader, epochs: LeaderEpochs, place: BatchPlace) -> BatchHeader:
@@ -59,18 +86,6 @@ def _with_epoch(segment: Segment, at: int, header: BatchHeader, epochs: LeaderEp
         second = following(segment.file, position + behind.size_bytes, segment.size, place)
     epoch = mended_epoch(header.leader_epoch, known, behind, second, may_be_stale=place.may_be_stale)
     return header if epoch is None else header._replace(leader_epoch=epoch)
-
-
-def _mend_at(segment: Segment, position: int, place: BatchPlace) -> bool:
-    """Put right a batch that is not valid as it stands. Returns whether that was possible."""
-    header = mended(segment.file, position, segment.size, place)
-    if header is None:
-        return False
-    found = read_header(segment.file.read_at(position, HEADER_BYTES))
-    if found == header:
-        return False
-    write_mended(segment, position, found, header)
-    return True
 
 
 def write_mended(segment: Segment, position: int, found: BatchHeader, header: BatchHeader) -> None:
