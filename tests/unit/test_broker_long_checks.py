@@ -10,11 +10,18 @@ from pathlib import Path
 import pytest
 
 from barnabas.base.files import FileSlice
+from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.log import record_checks
 from barnabas.log.conversion import RejectedRecordsError
+from barnabas.log.partition_log import PartitionLog
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.wire.kafka.messages.update_metadata import (
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
 from barnabas.wire.kafka.records.batch_header import (
     HEADER,
     HEADER_BYTES,
@@ -31,6 +38,8 @@ COMPACTED = {"cleanup.policy": "compact"}
 ZSTD = {"compression.type": "zstd"}
 
 LARGE = [Record(number, 1000, b"k%d" % number, b"%04d" % number * 100) for number in range(400)]
+OLD, NEW = Uuid(b"o" * 16), Uuid(b"n" * 16)
+
 MANY = [Record(number, 1000, b"k%d" % number, b"v") for number in range(5000)]
 SMALL = [Record(number, 1000, b"k%d" % number, b"v" * 100) for number in range(100)]
 
@@ -53,10 +62,31 @@ class Topic:
     def configure(self, settings: dict[str, str]) -> None:
         self.log.configure(LogConfig(settings))
 
-    def produce(self, records: bytearray, client: Wire | None = None) -> None:
-        data = [TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=records)])]
+    def produce(
+        self, records: bytearray, client: Wire | None = None, version: int = 9, topic_id: Uuid = ZERO_UUID
+    ) -> None:
+        name = "t" if version < 13 else ""
+        partitions = [PartitionProduceData(index=0, records=records)]
+        data = [TopicProduceData(name=name, topic_id=topic_id, partition_data=partitions)]
         request = ProduceRequest(transactional_id=None, acks=1, timeout_ms=1000, topic_data=data)
-        (client or self.client).post(request, 9)
+        (client or self.client).post(request, version)
+
+    def name(self, topic_id: Uuid, partitions: int = 1) -> None:
+        """The topic has this id, and the metadata knows it."""
+        for index in range(partitions):
+            self.broker.lead("t", index, topic_id=topic_id)
+        states = [
+            UpdateMetadataPartitionState(partition_index=index, replicas=[0], isr=[0]) for index in range(partitions)
+        ]
+        topic = UpdateMetadataTopicState(topic_name="t", topic_id=topic_id, partition_states=states)
+        self.broker.metadata.update(UpdateMetadataRequest(topic_states=[topic]))
+
+    def recreate(self, topic_id: Uuid, partitions: int = 1) -> PartitionLog:
+        """Delete the topic, and create one of its name. The log of its first partition."""
+        for index in range(partitions):
+            self.broker.replicas.stop_replicas([(TopicPartition("t", index), -2, True)], self.broker.clock.wall_ms())
+        self.name(topic_id, partitions)
+        return self.broker.replicas.get(TopicPartition("t", 0)).log
 
     def check(self) -> None:
         """Do what waits beside the loop."""
@@ -256,13 +286,21 @@ def test_what_a_long_check_finds_is_in_the_response(
 def test_a_batch_is_converted_for_the_configuration_in_force_when_its_check_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: dict[str, str], after: dict[str, str]
 ) -> None:
-    """What was checked for other settings counts for nothing."""
+    """What was checked for other settings counts for nothing; the other check is made beside the
+    event loop, too.
+    """
     topic = Topic(tmp_path, monkeypatch, before)
     topic.produce(build_batch([record._replace(key=None) for record in MANY] if after is COMPACTED else MANY))
     ((work, done),) = topic.beside
     work()
     topic.configure(after)
-    topic.finish(done)
+    topic.beside.clear()
+    with monkeypatch.context() as on_loop:
+        for function in ("validate_records", "validate_and_convert", "convert_unpacked", "decompress_produced"):
+            on_loop.setattr(record_checks, function, None)
+        topic.finish(done)
+    assert topic.client.is_paused
+    topic.check()
     if after is COMPACTED:
         error, named = topic.answer()
         assert (error, len(named)) == (ErrorCode.INVALID_RECORD, len(MANY))
@@ -270,6 +308,73 @@ def test_a_batch_is_converted_for_the_configuration_in_force_when_its_check_ends
         return
     assert topic.answer() == (ErrorCode.NONE, [])
     assert read_header(topic.stored()).compression == (CompressionType.ZSTD if after else CompressionType.NONE)
+
+
+@pytest.mark.parametrize(("version", "code"), [(9, ErrorCode.NOT_LEADER_OR_FOLLOWER), (13, ErrorCode.UNKNOWN_TOPIC_ID)])
+def test_records_are_not_appended_to_a_topic_that_was_created_during_their_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int, code: ErrorCode
+) -> None:
+    """It has the name of the deleted one for which they came. Its own records are appended."""
+    topic = Topic(tmp_path, monkeypatch, COMPACTED)
+    topic.name(OLD)
+    topic.produce(build_batch(LARGE), version=version, topic_id=OLD)
+    log = topic.recreate(NEW)
+    topic.check()
+    assert topic.answer() == (code, [])
+    assert log.log_end_offset == 0
+    topic.produce(build_batch(SMALL), version=version, topic_id=NEW)
+    assert topic.answer() == (ErrorCode.NONE, [])
+    assert log.log_end_offset == len(SMALL)
+
+
+def test_a_request_in_slices_appends_nothing_to_the_successor_of_the_topic_that_it_names_by_its_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Partitions whose turn comes after the topic was deleted and created again."""
+    topic = Topic(tmp_path, monkeypatch, {})
+    topic.name(OLD, partitions=2)
+    topic.broker.clock.time_slice = lambda: lambda: True
+    data = [PartitionProduceData(index=index, records=build_batch(SMALL)) for index in (0, 1)]
+    named = [TopicProduceData(name="", topic_id=OLD, partition_data=data)]
+    topic.client.post(ProduceRequest(transactional_id=None, acks=1, timeout_ms=1000, topic_data=named), 13)
+    topic.recreate(NEW, partitions=2)
+    topic.broker.timers.advance(0)
+    topic.broker.timers.advance(0)
+    first, second = topic.client.answer().responses[0].partition_responses
+    assert (first.error_code, second.error_code) == (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID)
+    assert topic.broker.replicas.get(TopicPartition("t", 1)).log.log_end_offset == 0
+
+
+def test_log_append_time_is_that_of_the_append_and_not_of_the_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So it does not go back where others append while records are checked."""
+    topic = Topic(tmp_path, monkeypatch, {**COMPACTED, "message.timestamp.type": "LogAppendTime"})
+    other = topic.broker.connect()
+    topic.produce(build_batch(LARGE))
+    topic.broker.clock.now_ms += 700
+    topic.produce(build_batch(SMALL), other)
+    topic.check()
+    answers = [wire.answer().responses[0].partition_responses[0] for wire in (other, topic.client)]
+    assert [answer.base_offset for answer in answers] == [0, len(SMALL)]
+    assert {answer.log_append_time_ms for answer in answers} == {topic.broker.clock.wall_ms()}
+
+
+@pytest.mark.parametrize("codec", CompressionType)
+def test_many_headers_are_checked_beside_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: CompressionType
+) -> None:
+    """Each takes as long as a field of a record, and a batch may have 200,000."""
+    topic = Topic(tmp_path, monkeypatch, {})
+    topic.produce(build_batch([Record(0, 1000, None, b"v", [("", None)] * 199_000)], compression=codec))
+    assert topic.client.is_paused
+    topic.check()
+    assert topic.answer() == (ErrorCode.NONE, [])
+    topic.produce(build_batch([Record(0, 1000, None, b"v", [("", None)] * 1_000)], compression=codec))
+    assert topic.answer() == (ErrorCode.NONE, [])
+    topic.produce(build_batch([Record(0, 1000, None, b"v", [("", None)] * 201_000)], compression=codec))
+    topic.check()
+    assert topic.answer() == (ErrorCode.MESSAGE_TOO_LARGE, [])
 
 
 def test_a_leader_that_lost_the_leadership_during_a_check_appends_nothing(

@@ -491,9 +491,9 @@ def values_of(read: ReadProduce) -> object:
 
 
 def produce_values(produce: Produce) -> tuple[object, ...]:
-    topics = [(topic.name, topic.partitions, topic.topic_id) for topic in produce.topics]
+    topics = [(topic.name, topic.partitions, topic.topic_id) for topic in produce.head.topics]
     batches = [(bytes(records), header) for records, header in produce.batches]
-    return produce.options, topics, list(produce.partitions), batches
+    return produce.options, topics, list(produce.partitions), list(produce.head.topic_ids), batches
 
 
 def decoded_values(frame: memoryview) -> object:
@@ -874,6 +874,8 @@ def test_a_request_for_very_many_records_in_several_partitions_is_appended_in_sl
 
     What came behind it is served in the next call, and everything is appended in order."""
     run, encoder = with_records(tmp_path)
+    slices = iter([slices_of(2)()])
+    run.broker.clock.time_slice = lambda: next(slices, lambda: False)
     many = {**USUAL_BATCH, "values": [b""] * 1_900}
     parts = [("t", index, many) for index in range(3)]
     requests = [several(9, [("t", 0)]), {**several(9, []), "parts": parts}, several(9, [("t", 2)])]
@@ -1096,16 +1098,51 @@ def test_an_index_that_cannot_be_written_after_a_run_takes_the_log_offline(tmp_p
     assert log.log_end_offset == end
 
 
-def test_a_call_takes_no_more_records_than_the_loop_can_wait_for(tmp_path: Path) -> None:
-    """Those of compressed batches count, too."""
+@pytest.mark.parametrize("acks", [0, 1, -1])
+def test_a_call_ends_with_its_slice_of_time(tmp_path: Path, acks: int) -> None:
+    """What it has taken is written in one write, and what came behind it is for the next call."""
+    run, encoder = with_records(tmp_path)
+    (file,) = count_writes(run, ("t", 0))
+    run.broker.clock.time_slice = slices_of(3)
+    request = {**USUAL, "version": 9, "acks": acks}
+    run.deliver(b"".join(encoder.frame(request) for _ in range(8)))
+    assert (run.served_fast, file.writes) == (3, [3, 3, 2])
+    answers = [(11 + number, 0, 2 + 2 * number) for number in range(8)]
+    assert answers_of(run.producer, 9) == (answers if acks else [])
+
+
+def slices_of(batches: int) -> object:
+    """In place of a clock's `time_slice`: slices that are over after so many questions."""
+
+    def time_slice() -> object:
+        left = iter(range(batches - 1))
+        return lambda: next(left, None) is None
+
+    return time_slice
+
+
+def test_many_partitions_are_written_in_groups(tmp_path: Path) -> None:
+    """How long the writes take shows only when they are done, so not all of a large request wait
+    for the end of a slice.
+    """
     run, encoder = Run(tmp_path, is_fast=True), Encoder()
-    many = {**USUAL, "version": 9, "batch": {**USUAL_BATCH, "values": [b""] * 1_100}}
-    run.step("together", [encoder.frame(many) for _ in range(5)])
-    assert run.served_fast == 3
-    run.served_fast = 0
-    packed = {**many, "batch": {**many["batch"], "codec": CompressionType.LZ4}}
-    run.step("together", [encoder.frame(packed) for _ in range(5)])
-    assert run.served_fast == 3
+    for index in range(3, 40):
+        run.broker.lead("t", index, topic_id=IDS["t"])
+    request = several(9, [("t", index) for index in range(40)])
+    run.deliver(encoder.frame(request))
+    logs = [run.broker.replicas.get(TopicPartition("t", index)).log for index in range(40)]
+    written: list[int] = []
+
+    def is_over() -> bool:
+        written.append(sum(log.log_end_offset > 2 for log in logs))
+        return False
+
+    run.broker.clock.time_slice = lambda: is_over
+    run.producer.sent.clear()
+    run.deliver(encoder.frame(request))
+    assert written == [0] * 15 + [16] * 16 + [32] * 9
+    assert [log.log_end_offset for log in logs] == [4] * 40
+    assert {code for _, found in partition_answers(run.producer, 9) for _, _, code, _ in found} == {0}
 
 
 @pytest.mark.parametrize(

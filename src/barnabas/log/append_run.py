@@ -31,9 +31,12 @@ Invariants:
 In Kafka: `UnifiedLog.appendAsLeader`; its brokers write each batch by itself.
 """
 
+from collections.abc import Callable
+
 from crc32c import crc32c
 
 from barnabas.base.errors import CorruptDataError
+from barnabas.base.files import Buffer
 from barnabas.base.tuples import new_tuple
 from barnabas.log.append_checks import latest_timestamp_ms, unpack_header, validate_batch
 from barnabas.log.availability import Availability
@@ -41,7 +44,7 @@ from barnabas.log.components import LogComponents
 from barnabas.log.conversion import looks_at_records, needs_record_validation
 from barnabas.log.local_log import AppendInfo, must_roll, write_batches
 from barnabas.log.producer_state import Origin, ProducerBatch, advance_sequence
-from barnabas.log.record_checks import AT_ONCE, SHORT_CHECKS, LongCheckError, RecordValidator
+from barnabas.log.record_checks import AT_ONCE, SHORT_CHECKS, DeferredCheck, LongCheckError, RecordValidator
 from barnabas.log.segment.segment import AppendedBatch
 from barnabas.log.settings import CODECS, LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -90,6 +93,7 @@ class AppendRun:
         "_room_ms",
         "_room_offset",
         "_views",
+        "long_check",
     )
 
     def __init__(
@@ -112,6 +116,10 @@ class AppendRun:
         usual ones there is room for."""
         self._next_of_producer: tuple[int, int, int] | None = None
         """The producer whose batches are here, with the epoch and the sequence of its next one."""
+        self.long_check: Callable[[Buffer], DeferredCheck] | None = None
+        """Set by an `add` that has taken no batch: its records take long to check. See
+        `LongCheckError`.
+        """
 
     def __len__(self) -> int:
         return len(self._views)
@@ -262,7 +270,10 @@ class AppendRun:
                 SHORT_CHECKS.validate_and_convert(batch, header, self._config, self._now_ms)
             else:
                 SHORT_CHECKS.validate_records(batch, header, self._config)
-        except (KafkaError, LongCheckError):
+        except LongCheckError as unchecked:
+            self.long_check = unchecked.check_of
+            return -1
+        except KafkaError:
             return -1
         if producer_id >= 0:
             self._next_of_producer = producer_id, epoch, advance_sequence(sequence, count)

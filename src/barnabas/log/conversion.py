@@ -33,6 +33,7 @@ from barnabas.wire.kafka.records.compression import (
     decompress_produced,
 )
 from barnabas.wire.kafka.records.contents import (
+    MOST_OBJECTS,
     Contents,
     TooManyObjectsError,
     are_plain,
@@ -45,6 +46,7 @@ from barnabas.wire.kafka.records.records import Record, read_records
 
 __all__ = [
     "RejectedRecordsError",
+    "check_plain",
     "convert_unpacked",
     "is_body_checked",
     "looks_at_records",
@@ -161,17 +163,24 @@ def validate_records(batch: Buffer, fields: HeaderFields, config: LogConfig) -> 
         return
     kind = CompressionType(fields[5] & COMPRESSION_MASK)
     count = fields[12]
-    body: Buffer = packed_records(batch, fields)
     try:
         if kind is CompressionType.NONE:
-            if count > 1 and len(body) > LARGE_BYTES:
-                # Bytes are read several times as fast, and there are no more than the request has.
-                body = bytes(body)
-            check_body(body, count)
+            check_plain(packed_records(batch, fields), count)
         else:
-            check_packed(kind, body, count, unpacked_limit_bytes(config))
+            check_packed(kind, packed_records(batch, fields), count, unpacked_limit_bytes(config))
     except CorruptDataError as error:
         raise refusal_of(error) from error
+
+
+def check_plain(body: memoryview, count: int, most_objects: int = MOST_OBJECTS) -> None:
+    """Check the records of a batch that is not compressed. Raises `CorruptDataError` as
+    `check_body`.
+    """
+    if count > 1 and len(body) > LARGE_BYTES:
+        # No more than the request has: it can be looked at several times as fast.
+        check_body(bytes(body), count, most_objects)
+    else:
+        check_body(body, count, most_objects)
 
 
 def is_body_checked(fields: HeaderFields, config: LogConfig) -> bool:

@@ -2,15 +2,16 @@
 long. Kafka: LogValidator.
 
 An append is given one of three: `AT_ONCE` checks whatever comes. `SHORT_CHECKS` checks what takes
-some milliseconds at most, and raises `LongCheckError` for the rest: many records, large
+some milliseconds at most, and raises `LongCheckError` for the rest: many records or headers, large
 compressed batches, and those that grow. Its caller runs the error's check in a thread and appends
-again, with the third: a `DeferredCheck` that has run. Apache's brokers need no such choice: there
-each request has a thread.
+again, with the third: a `DeferredCheck` that has run. That may raise `LongCheckError` once more, if
+the topic has another configuration by then. Apache's brokers need no such choice: there each
+request has a thread.
 
-How long a check takes follows from the number of records, and from the bytes that are unpacked and
-compressed again. What a compressed batch holds is only known by unpacking it, so that stops at a
-limit. No more than two are unpacked at a time: a few hundred bytes may hold megabytes, and the
-threads of a broker are many.
+How long a check takes follows from the number of records and headers, and from the bytes that are
+unpacked and compressed again. How many headers there are, and what a compressed batch holds, is
+only known by looking, so that stops at a limit. No more than two batches are unpacked at a time: a
+few hundred bytes may hold megabytes, and the threads of a broker are many.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,6 +22,7 @@ from barnabas.base.files import Buffer
 from barnabas.base.threads import AtMost
 from barnabas.log.append_checks import unpacked_limit_bytes
 from barnabas.log.conversion import (
+    check_plain,
     convert_unpacked,
     is_body_checked,
     packed_records,
@@ -32,12 +34,15 @@ from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import KafkaError
 from barnabas.wire.kafka.records.batch_header import COMPRESSION_MASK, BatchHeader, HeaderFields
 from barnabas.wire.kafka.records.compression import CompressionType, TooLargeError, decompress_produced
+from barnabas.wire.kafka.records.contents import TooManyObjectsError
 from barnabas.wire.kafka.records.packed_contents import check_packed
 
-__all__ = ["AT_ONCE", "SHORT_CHECKS", "DeferredCheck", "LongCheckError", "RecordValidator", "effort"]
+__all__ = ["AT_ONCE", "SHORT_CHECKS", "DeferredCheck", "LongCheckError", "RecordValidator"]
 
 _MANY_RECORDS = 4_096
-"""Some 4 ms, if each has to be looked at."""
+"""Some 3 ms, if each has to be looked at."""
+_MANY_OBJECTS = 8_192
+"""Records and headers: some 4 ms."""
 _MANY_BYTES = 32 * 1024
 """Some 2 ms for gzip, 7 for the highest levels; headers that fill it take 3."""
 _LARGE_BODY_BYTES = 1 << 20
@@ -50,18 +55,6 @@ _LARGE_BYTES: Mapping[int, int] = {
 }
 """Unpacking this many bytes of a codec takes 0.5 ms. Through a thread it would take as long, and
 twice the processor's time."""
-_BYTES_A_RECORD: Mapping[int, int] = {
-    CompressionType.GZIP: 64,
-    CompressionType.SNAPPY: 2048,
-    CompressionType.LZ4: 2048,
-    CompressionType.ZSTD: 256,
-}
-"""Unpacking this many bytes takes as long as reading a record."""
-_OPENED_RECORDS = 96
-"""What a body that compresses well takes more."""
-_BYTES_OF_HEADERS = 512
-"""Headers of so many bytes take as long to read as a record."""
-_LEAST_EFFORT = 16
 _MANY_BLOCKS = 256
 """Some 0.3 ms."""
 
@@ -79,9 +72,12 @@ class RecordValidator(Protocol):
 
 
 class DeferredCheck:
-    """The check of one batch apart from its append.
+    """The check of one batch apart from its append. `run` it in any thread, then append the batch
+    with it.
 
-    `run` it in any thread, then append the batch with it."""
+    If something else is to be checked by then, because the topic's configuration has changed, it
+    checks as `SHORT_CHECKS`.
+    """
 
     def __init__(
         self, check: Callable[[], Buffer | None], config: LogConfig | None = None, *, unpacks: bool = False
@@ -106,8 +102,8 @@ class DeferredCheck:
             self._refusal = type(error), error.args, error.__dict__
 
     def validate_records(self, batch: Buffer, fields: HeaderFields, config: LogConfig) -> None:
-        if self._config is not None:  # the topic's configuration changed meanwhile
-            validate_records(batch, fields, config)
+        if self._config is not None:
+            SHORT_CHECKS.validate_records(batch, fields, config)
         else:
             self._refuse()
 
@@ -127,7 +123,7 @@ class DeferredCheck:
 
     def validate_and_convert(self, batch: Buffer, fields: HeaderFields, config: LogConfig, now_ms: int) -> Buffer:
         if config is not self._config:
-            return validate_and_convert(batch, fields, config, now_ms)
+            return SHORT_CHECKS.validate_and_convert(batch, fields, config, now_ms)
         self._refuse()
         assert self._converted is not None
         return self._converted
@@ -140,18 +136,6 @@ class LongCheckError(BarnabasError):
         """``check_of`` makes the check of the batch, wherever its bytes are by then."""
         super().__init__("the records of a batch take long to check")
         self.check_of = check_of
-
-
-def effort(fields: HeaderFields) -> int:
-    """How long a short check takes, in microseconds: about as many as there are records to read.
-
-    Whatever the header claims, a batch costs something: also one that is refused, or
-    has no records.
-    """
-    length, count, kind = fields[1], fields[12], fields[5] & COMPRESSION_MASK
-    if kind:
-        count += _OPENED_RECORDS + length // _BYTES_A_RECORD.get(kind, 1)
-    return max(count, length // _BYTES_OF_HEADERS, _LEAST_EFFORT)
 
 
 class _AtOnce:
@@ -168,13 +152,14 @@ class _ShortChecks:
             return
         kind, count = fields[5] & COMPRESSION_MASK, fields[12]
         if count < _MANY_RECORDS and fields[1] <= _LARGE_BYTES[kind]:
-            if not kind:
-                validate_records(batch, fields, config)
-                return
-            limit = min(_LARGE_BODY_BYTES, unpacked_limit_bytes(config))
+            body = packed_records(batch, fields)
             try:
-                check_packed(CompressionType(kind), packed_records(batch, fields), count, limit, _MANY_BLOCKS)
-            except TooLargeError:
+                if kind:
+                    limit = min(_LARGE_BODY_BYTES, unpacked_limit_bytes(config))
+                    check_packed(CompressionType(kind), body, count, limit, _MANY_BLOCKS, _MANY_OBJECTS)
+                else:
+                    check_plain(body, count, _MANY_OBJECTS)
+            except (TooLargeError, TooManyObjectsError):
                 pass  # the long check says whether it is too large
             except CorruptDataError as error:
                 raise refusal_of(error) from None

@@ -134,7 +134,7 @@ RULES = [
     Rule(
         "records of a batch are bounded",
         "wire/kafka/records/contents.py",
-        "    if count > MOST_OBJECTS:\n",
+        "    if count > most_objects:\n",
         "    if False:\n",
         "test_log_contents.py::test_more_records_than_a_batch_may_have_are_refused",
     ),

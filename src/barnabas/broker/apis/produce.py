@@ -41,6 +41,7 @@ from barnabas.broker.replication.produce_append import (
     PRODUCE_TOPIC_IDS,
     Batch,
     Produce,
+    ProduceHead,
     ProduceOptions,
     ProduceTopic,
     append,
@@ -74,7 +75,8 @@ def handle(services: Services, request: Request) -> None:
 
 def _produce(services: Services, request: Request) -> Task[None]:
     produce = yield from read_message(request.message, request.version, request.client_id, services.metadata.topic_name)
-    yield from append(services.replicas, [produce], services.clock.wall_ms())
+    clock = services.clock
+    yield from append(services.replicas, [produce], clock.wall_ms(), clock.wall_ms, clock.time_slice)
     delayed = DelayedProduce(services.replicas)
     reply = partial(_reply, services, request, produce)
     if delayed.add_request(produce):
@@ -100,6 +102,7 @@ def read_message(
     """The third reader: what a decoded request asks for."""
     topics: list[ProduceTopic] = []
     partitions: list[TopicPartition] = []
+    topic_ids: list[Uuid] = []
     batches: list[Batch] = []
     for topic in (yield from _without_repeats(message.topic_data)):
         yield None  # it may have no partitions
@@ -108,9 +111,10 @@ def read_message(
         for data in topic.partition_data:
             yield None
             partitions.append(new_tuple(TopicPartition, (name, data.index)))
+            topic_ids.append(topic.topic_id)
             batches.append(_batch(data.records))
     options = ProduceOptions(version, client_id, message.transactional_id, message.acks, message.timeout_ms)
-    return Produce(options, topics, partitions, batches, borrows=False)
+    return Produce(ProduceHead(options, topics, partitions, topic_ids), batches, borrows=False)
 
 
 def _batch(records: Records) -> Batch:
@@ -168,7 +172,7 @@ def response_to(services: Services, listener: str, produce: Produce) -> ProduceR
     response = ProduceResponse(responses=[])
     outcomes = zip(produce.partitions, produce.outcomes, strict=True)
     has_failed = False
-    for topic in produce.topics:
+    for topic in produce.head.topics:
         answers = []
         for _ in range(topic.partitions):
             (_, index), (appended, first_offset, _) = next(outcomes)

@@ -42,6 +42,7 @@ from barnabas.broker.replication.produce_append import (
     Batch,
     BatchOutcome,
     Produce,
+    ProduceHead,
     ProduceOptions,
     ProduceTopic,
 )
@@ -104,6 +105,7 @@ def _read(
     left, at = read_count(data, at + _OPTIONS.size, is_flexible)
     topics: list[ProduceTopic] = []
     partitions: list[TopicPartition] = []
+    topic_ids: list[Uuid] = []
     batches: list[Batch] = []
     heads: list[bytes] = []
     name_of_id = topic_name if version >= PRODUCE_TOPIC_IDS else None
@@ -123,6 +125,7 @@ def _read(
             if size < HEADER_BYTES or end > stop:
                 return None
             partitions.append(new_tuple(TopicPartition, (name, index)))
+            topic_ids.append(topic_id)
             batches.append((data[at:end], HEADER.unpack_from(data, at)))
             at = skip_no_tags(data, end) if is_flexible else end
         if is_flexible:
@@ -132,7 +135,7 @@ def _read(
     if at != stop or not partitions or len(set(partitions)) != len(partitions):
         return None
     options = ProduceOptions(version, client_id, transactional_id, acks, timeout_ms)
-    produce = Produce(options, topics, partitions, batches, borrows=True)
+    produce = Produce(ProduceHead(options, topics, partitions, topic_ids), batches, borrows=True)
     return correlation_id, produce, _Parts(version, heads, topics, partitions)
 
 

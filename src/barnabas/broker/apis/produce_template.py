@@ -70,9 +70,9 @@ class Template:
         "_before",
         "_behind",
         "_has_log_start",
+        "_head",
         "_is_flexible",
         "_key",
-        "_like",
         "_overhead_bytes",
         "_prefix",
         "_prefix_bytes",
@@ -88,9 +88,9 @@ class Template:
         self._prefix = prefix
         self._prefix_bytes = len(prefix)
         self._overhead_bytes = _PREFIX_AT + len(prefix) + (len(_NO_TAGGED_FIELDS) if version >= FLEXIBLE else 0)
-        self._like = like
+        self._head = like.head
         self.topic = like.partitions[0].topic
-        self.topic_id = like.topics[0].topic_id if version >= PRODUCE_TOPIC_IDS else None
+        self.topic_id = like.head.topic_ids[0] if version >= PRODUCE_TOPIC_IDS else None
         self._is_flexible = version >= FLEXIBLE
         self._has_log_start = version >= LOG_START_OFFSET
         first, other = (words.encode(0, [(Appended(), offset, offset)]) for offset in (0, -1))
@@ -121,11 +121,7 @@ class Template:
                 return None
         elif fields[3] != _INT.pack(size):
             return None
-        like = self._like
-        produce = Produce(
-            like.options, like.topics, like.partitions, [(data[stop - size : stop], fields[4:])], borrows=True
-        )
-        return fields[1], produce, self
+        return fields[1], Produce(self._head, [(data[stop - size : stop], fields[4:])], borrows=True), self
 
     def encode(self, correlation_id: int, outcomes: Sequence[BatchOutcome]) -> bytes:
         """See `barnabas.broker.apis.produce_parts.SuccessResponse`."""
@@ -171,7 +167,11 @@ class Templates:
     def learn(self, data: memoryview, start: int, stop: int, read: ReadProduce) -> None:
         """Take a request as a template, if it is for one partition and there is room."""
         by_prefix, produce, prefix = self._by_prefix, read[1], _prefix(data, start)
-        if len(produce.partitions) != 1 or len(produce.topics) != 1 or produce.options.transactional_id is not None:
+        if (
+            len(produce.partitions) != 1
+            or len(produce.head.topics) != 1
+            or produce.options.transactional_id is not None
+        ):
             return
         if not 4 < len(prefix) <= _MOST_PREFIX_BYTES or not produce.partitions[0].topic:
             return

@@ -84,7 +84,8 @@ class ProduceTogether:
             return start, [], None
         services = self._services
         produced = [produce for _, produce, _ in requests]
-        work = append(services.replicas, produced, now_ms)
+        clock = services.clock
+        work = append(services.replicas, produced, now_ms, clock.wall_ms, clock.time_slice)
         is_under_way, step = False, None
         for step in work:  # there is none in what is usual
             done = sum(produce.is_appended for produce in produced)

@@ -348,12 +348,10 @@ class Partition:
                 raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
-    def check_topic_id(self, topic_id: Uuid) -> None:
-        """Raise INCONSISTENT_TOPIC_ID for the id of another topic of this name.
-
-        `ZERO_UUID` stands for none."""
+    def check_topic_id(self, topic_id: Uuid, refusal: ErrorCode = ErrorCode.INCONSISTENT_TOPIC_ID) -> None:
+        """Raise ``refusal`` for the id of another topic of this name; `ZERO_UUID` is none."""
         if topic_id != ZERO_UUID and self.log.topic_id not in (ZERO_UUID, topic_id):
-            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
+            raise KafkaError(refusal)
 
     def check_follower(self, replica_id: int, leader_epoch: int) -> bool:
         """Raise `KafkaError` unless this broker leads and the replica is one, in this leader epoch.

@@ -11,9 +11,10 @@ leaves a `BatchOutcome` for each of their partitions.
   A batch about which the log must decide more than its offsets is appended by itself, behind
   those before it.
 - A failure is the outcome of its batch, or of all batches of its write. The others are appended.
-- The records of some batches take long to check. That is done in a thread, after what comes
-  before them has been written. The request keeps its turn: nothing that came behind it on its
-  connection is read meanwhile.
+- The records of some batches take long to check. That is done in a thread, after what comes before
+  them has been written. The request keeps its turn: nothing that came behind it on its connection
+  is read meanwhile. If the replica is another one when that is done, because the topic was deleted
+  and there is one of its name again, the batch is not for it.
 
 In Kafka: `ReplicaManager.appendRecords` and `appendToLocalLog`, `ProduceRequest.validateRecords`.
 """
@@ -27,9 +28,9 @@ from barnabas.base.tasks import Beside, Task
 from barnabas.base.tuples import new_tuple
 from barnabas.broker.metadata.internal_topics import INTERNAL_TOPICS
 from barnabas.broker.replication.partition import ALL_IN_SYNC, Partition
-from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.replication.replica_manager import ReplicaManager, append_batch
 from barnabas.log.append_run import AppendRun
-from barnabas.log.record_checks import SHORT_CHECKS, LongCheckError, RecordValidator, effort
+from barnabas.log.record_checks import SHORT_CHECKS, LongCheckError, RecordValidator
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.records.batch_header import COMPRESSION_MASK, TRANSACTIONAL, HeaderFields
 from barnabas.wire.kafka.records.compression import CompressionType
@@ -41,6 +42,7 @@ __all__ = [
     "Batch",
     "BatchOutcome",
     "Produce",
+    "ProduceHead",
     "ProduceOptions",
     "ProduceTopic",
     "append",
@@ -49,11 +51,10 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-_RECORDS_A_TURN = 2_048
-"""Some 2 ms. A count, because what was taken is written before others have their turn:
-one write for each of them."""
-_A_WRITE = 128
-"""A log's first write, which opens files, takes as long as checking this many records."""
+_MOST_RUNS = 16
+"""Most runs that wait to be written. A count, because how long the writes take, which may open
+files, shows only then.
+"""
 _NO_RECORDS = memoryview(b"")
 PRODUCE_TOPIC_IDS = 13
 """The first version that names topics by their ids."""
@@ -121,25 +122,28 @@ def not_appended(error: KafkaError) -> BatchOutcome:
     return Appended(error), -1, -1
 
 
+class ProduceHead(NamedTuple):
+    """What a request says besides its batches. Requests of one producer may share it."""
+
+    options: ProduceOptions
+    topics: Sequence[ProduceTopic]
+    partitions: Sequence[TopicPartition]
+    """All of the topics, each once. The topic's name is empty for an id that is not known."""
+    topic_ids: Sequence[Uuid]
+    """Of the partitions; `ZERO_UUID` where topics have names."""
+
+
 class Produce:
     """One request."""
 
-    __slots__ = ("_borrows", "batches", "options", "outcomes", "partitions", "topics", "waiting")
+    __slots__ = ("_borrows", "batches", "head", "options", "outcomes", "partitions", "waiting")
 
-    def __init__(
-        self,
-        options: ProduceOptions,
-        topics: Sequence[ProduceTopic],
-        partitions: Sequence[TopicPartition],
-        batches: list[Batch],
-        borrows: bool,
-    ) -> None:
-        """``borrows`` says whether the batches lie in a connection's buffer, which is
-        used again in the next turn."""
-        self.options = options
-        self.topics = topics
-        self.partitions = partitions
-        """All of the topics, each once. The topic's name is empty for an id that is not known."""
+    def __init__(self, head: ProduceHead, batches: list[Batch], borrows: bool) -> None:
+        """``borrows`` says whether the batches lie in a connection's buffer, which is used again in
+        the next turn.
+        """
+        self.head = head
+        self.options, _, self.partitions, _ = head
         self.batches = batches
         """One for each partition, until they are appended."""
         self.outcomes: list[BatchOutcome] = []
@@ -169,17 +173,15 @@ class Produce:
                 return False
         return True
 
-    def own_batches(self) -> bool:
-        """Copy what is not appended yet out of the connection's buffer.
-
-        Returns whether that was to be done."""
-        if not self._borrows:
-            return False
-        self._borrows = False
-        for number in range(len(self.outcomes), len(self.batches)):
-            records, header = self.batches[number]
-            self.batches[number] = memoryview(bytearray(records)), header
-        return True
+    def own_batches(self) -> None:
+        """Others get their turn: copy what is not appended out of the connection's buffer."""
+        if self.is_appended:
+            self.batches.clear()
+        elif self._borrows:
+            self._borrows = False
+            for number in range(len(self.outcomes), len(self.batches)):
+                records, header = self.batches[number]
+                self.batches[number] = memoryview(bytearray(records)), header
 
 
 def check_request(options: ProduceOptions) -> None:
@@ -221,16 +223,23 @@ def check_attributes(options: ProduceOptions, header: HeaderFields) -> None:
         )
 
 
-def append(replicas: ReplicaManager, requests: Sequence[Produce], now_ms: int) -> Task[None]:
+def append(
+    replicas: ReplicaManager,
+    requests: Sequence[Produce],
+    now_ms: int,
+    now: Callable[[], int],
+    time_slice: Callable[[], Callable[[], bool]],
+) -> Task[None]:
     """Append what requests have, in their order; their outcomes say what came of it.
 
-    ``now_ms`` is wall time. Others may have their turn at each yield. What is behind the request
-    under way may be taken from ``requests`` then. Nothing is appended behind a failed request with
-    acks 0, whose answer is the end of its connection.
+    ``now_ms`` is wall time, and ``now`` gives it again after others had their turn. ``time_slice``
+    is that of the clock. Others may have their turn at each yield. What is behind the request under
+    way may be taken from ``requests`` then. Nothing is appended behind a failed request with acks
+    0, whose answer is the end of its connection.
     """
-    runs = _Runs(replicas, now_ms)
+    runs = _Runs(replicas, now_ms, now)
     opened = runs.opened
-    left = _RECORDS_A_TURN
+    is_over = time_slice() if len(requests) > 1 or len(requests[0].partitions) > 1 else _never
     checked: ProduceOptions | None = None
     for produce in requests:
         options, outcomes = produce.options, produce.outcomes
@@ -249,53 +258,61 @@ def append(replicas: ReplicaManager, requests: Sequence[Produce], now_ms: int) -
             try:
                 run = opened.get(topic_partition)
                 if run is None or (run.options is not options and run.options != options):
-                    run = runs.begin(topic_partition, options)
-                    left -= _A_WRITE
+                    run = runs.begin(topic_partition, options, produce.head.topic_ids[number])
                 if header[5]:
                     check_attributes(options, header)
                 first_offset = run.add(records, header)
                 if first_offset >= 0:
                     outcome = run.appended, first_offset, first_offset + header[6]
                 else:  # the log must decide more than its offsets
-                    # A check may copy the records, and then the connection's buffer is free.
-                    records = _NO_RECORDS
-                    outcome = yield from _append_alone(runs, produce, topic_partition)
-                    left -= _A_WRITE
+                    records = _NO_RECORDS  # a check may copy them, to give the connection's buffer back
+                    outcome = yield from _append_alone(runs, run, produce)
             except KafkaError as error:
                 outcome = runs.refuse(topic_partition.topic, error)
             except Exception:
                 logger.exception("Records for %s cannot be appended", topic_partition)
                 outcome = runs.refuse(topic_partition.topic, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
             outcomes.append(outcome)
-            left -= effort(header)
-            if left < 0:
+            if len(opened) == _MOST_RUNS:
+                runs.write()
+            if is_over():
                 runs.write()
                 produce.own_batches()
                 yield None
-                left = _RECORDS_A_TURN
-        # The request waits for followers; the memory in which it came must not.
-        produce.batches.clear()
+                runs.begin_turn()
+                is_over = time_slice()
+        produce.batches.clear()  # it lives on while it waits for followers; the memory in which it came does not
         if not options.acks and produce.has_failed:
             break
     runs.write()
 
 
-def _append_alone(runs: "_Runs", produce: Produce, topic_partition: TopicPartition) -> Task[BatchOutcome]:
-    """Append the next batch of a request in a write of its own.
+def _never() -> bool:
+    """Stands for a slice in which there is one batch."""
+    return False
+
+
+def _append_alone(runs: "_Runs", run: "_Run", produce: Produce) -> Task[BatchOutcome]:
+    """Append the next batch of a request in a write of its own, because it is none for ``run``.
 
     If its records take long to check, that is done in a thread first. What came before it is
     written before that, because others may append to the same log meanwhile.
     """
-    number, acks = len(produce.outcomes), produce.options.acks
-    try:
-        return runs.append_alone(topic_partition, produce.batches[number][0], acks, SHORT_CHECKS)
-    except LongCheckError as unchecked:
-        check_of = unchecked.check_of
-    runs.write()
-    produce.own_batches()
-    check = check_of(produce.batches[number][0])
-    yield Beside(check.run)
-    return runs.append_alone(topic_partition, produce.batches[number][0], acks, check)
+    number, options, partition = len(produce.outcomes), produce.options, run.partition
+    checks: RecordValidator = SHORT_CHECKS
+    check_of = run.batches.long_check
+    while True:
+        if check_of is not None:
+            runs.write()
+            produce.own_batches()
+            checks = check = check_of(produce.batches[number][0])
+            yield Beside(check.run)
+            runs.begin_turn()
+            runs.check_same(partition, options, produce.head.topic_ids[number])
+        try:
+            return runs.append_alone(partition, produce.batches[number][0], checks)
+        except LongCheckError as unchecked:
+            check_of = unchecked.check_of
 
 
 class _Run(NamedTuple):
@@ -312,36 +329,51 @@ class _Run(NamedTuple):
 class _Runs:
     """The runs of one turn."""
 
-    __slots__ = ("_now_ms", "_replicas", "opened")
+    __slots__ = ("_now", "_now_ms", "_replicas", "opened")
 
-    def __init__(self, replicas: ReplicaManager, now_ms: int) -> None:
+    def __init__(self, replicas: ReplicaManager, now_ms: int, now: Callable[[], int]) -> None:
         self._replicas = replicas
         self._now_ms = now_ms
+        self._now = now
         self.opened: dict[TopicPartition, _Run] = {}
 
-    def begin(self, topic_partition: TopicPartition, options: ProduceOptions) -> _Run:
+    def begin_turn(self) -> None:
+        """Others had their turn: appends may have happened since, and none of these may have an
+        earlier time.
+        """
+        self._now_ms = self._now()
+
+    def begin(self, topic_partition: TopicPartition, options: ProduceOptions, topic_id: Uuid) -> _Run:
         """A run for a partition, behind the one that there is. Raises `KafkaError`."""
         if topic_partition in self.opened:
             self._write(topic_partition)
         check_topic(options, topic_partition.topic)
-        partition = self._replicas.appendable(topic_partition, options.acks)
+        partition = self._replicas.appendable(topic_partition, options.acks, topic_id)
         batches = partition.log.begin_run(partition.leader_epoch, self._now_ms)
         run: _Run = new_tuple(_Run, (partition, batches, batches.add, options, Appended()))
         self.opened[topic_partition] = run
         return run
 
-    def append_alone(
-        self, topic_partition: TopicPartition, records: memoryview, acks: int, checks: RecordValidator
-    ) -> BatchOutcome:
-        """Append a batch in a write of its own, behind its partition's run.
+    def check_same(self, partition: Partition, options: ProduceOptions, topic_id: Uuid) -> None:
+        """Whether a partition takes appends as before others had their turn, and is that of the
+        same topic. Raises `KafkaError`.
+        """
+        if self._replicas.appendable(partition.topic_partition, options.acks, topic_id) is not partition:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"The replica of {partition.topic_partition} is another one than when the records came",
+            )
 
-        Raises `KafkaError` and `LongCheckError`."""
-        self._write(topic_partition)
-        info = self._replicas.append(topic_partition, records, acks=acks, now_ms=self._now_ms, checks=checks)
+    def append_alone(self, partition: Partition, records: memoryview, checks: RecordValidator) -> BatchOutcome:
+        """Append a batch in a write of its own, behind its partition's run. Raises `KafkaError` and
+        `LongCheckError`.
+        """
+        self._write(partition.topic_partition)
+        info = append_batch(self._replicas, partition, records, self._now_ms, checks=checks)
         appended = Appended()
         appended.log_append_time_ms = info.log_append_time_ms
         appended.log_start_offset = info.log_start_offset
-        appended.is_durable = not self._replicas.partition(topic_partition).log.awaits_sync(info.last_offset)
+        appended.is_durable = not partition.log.awaits_sync(info.last_offset)
         return appended, info.first_offset, info.last_offset
 
     def write(self) -> None:

@@ -26,7 +26,7 @@ from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.alter_partition import AlterPartitionResponse
 
-__all__ = ["AppendInfo", "LeadershipOutcome", "ReplicaManager", "new_folders", "write_leader_epochs"]
+__all__ = ["AppendInfo", "LeadershipOutcome", "ReplicaManager", "append_batch", "new_folders", "write_leader_epochs"]
 
 logger = logging.getLogger(__name__)
 
@@ -140,32 +140,27 @@ class ReplicaManager:
         acks: int,
         now_ms: int,
         origin: int = Origin.CLIENT,
-        checks: RecordValidator = AT_ONCE,
     ) -> AppendInfo:
         """Append one batch to a partition that we lead.
 
-        ``now_ms`` is wall time (for LogAppendTime).
-
-        ``checks`` decides when the records are checked. With `SHORT_CHECKS`, a check that takes
-        long raises `LongCheckError`.
-
-        Raises `KafkaError`: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER,
-        NOT_ENOUGH_REPLICAS (acks -1 and an ISR below min.insync.replicas), KAFKA_STORAGE_ERROR,
-        and what the log finds wrong with the batch.
+        ``now_ms`` is wall time (for LogAppendTime). Raises `KafkaError` as `appendable` and
+        `append_batch` do.
         """
-        partition = self.appendable(topic_partition, acks)
-        info: AppendInfo = partition.log.append_as_leader(
-            records, leader_epoch=partition.leader_epoch, now_ms=now_ms, origin=origin, checks=checks
-        )
-        count = 0 if info.duplicate else info.last_offset - info.first_offset + 1
-        self.appended(partition, 1, info.last_offset, count, len(records) if count else 0, now_ms)
-        return info
+        return append_batch(self, self.appendable(topic_partition, acks), records, now_ms, origin)
 
-    def appendable(self, topic_partition: TopicPartition, acks: int) -> Partition:
-        """Our replica, if it takes appends now; else raises `KafkaError`, see `append`."""
+    def appendable(self, topic_partition: TopicPartition, acks: int, topic_id: Uuid = ZERO_UUID) -> Partition:
+        """Our replica, if it takes appends now. ``topic_id`` is that of the topic; `ZERO_UUID`
+        stands for any.
+
+        Raises `KafkaError`: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS
+        (acks -1 and an ISR below min.insync.replicas), KAFKA_STORAGE_ERROR; UNKNOWN_TOPIC_ID for
+        the id of another topic of this name.
+        """
         partition = self._partitions.get(topic_partition)
-        if partition is None or partition.offline:
+        if partition is None or partition.log.availability.reason is not None:
             partition = self.partition(topic_partition)
+        if topic_id is not ZERO_UUID:
+            partition.check_topic_id(topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
         partition.check_append(acks)
         return partition
 
@@ -497,6 +492,28 @@ class ReplicaManager:
         if outcome.gained or outcome.lost:
             for leadership_callback in self._on_leadership:
                 leadership_callback(outcome.gained, outcome.lost)
+
+
+def append_batch(
+    replicas: ReplicaManager,
+    partition: Partition,
+    records: memoryview | bytes | bytearray,
+    now_ms: int,
+    origin: int = Origin.CLIENT,
+    checks: RecordValidator = AT_ONCE,
+) -> AppendInfo:
+    """Append one batch, in a write of its own, to a partition that is `ReplicaManager.appendable`.
+
+    ``checks`` decides when the records are checked. With `SHORT_CHECKS`, a check that takes long
+    raises `LongCheckError`. Raises `KafkaError` KAFKA_STORAGE_ERROR, and what the log finds wrong
+    with the batch.
+    """
+    info: AppendInfo = partition.log.append_as_leader(
+        records, leader_epoch=partition.leader_epoch, now_ms=now_ms, origin=origin, checks=checks
+    )
+    count = 0 if info.duplicate else info.last_offset - info.first_offset + 1
+    replicas.appended(partition, 1, info.last_offset, count, len(records) if count else 0, now_ms)
+    return info
 
 
 def new_folders(

@@ -113,26 +113,27 @@ def load_columns() -> None:
     _has_columns = True
 
 
-def check_contents(data: Buffer, count: int) -> Contents:
-    """Check the ``count`` records that ``data``, a batch without its header and not
-    compressed, holds.
+def check_contents(data: Buffer, count: int, most_objects: int = MOST_OBJECTS) -> Contents:
+    """Check the ``count`` records that ``data``, a batch without its header and not compressed,
+    holds.
 
-    Raises `CorruptDataError`, and `TooManyObjectsError` before much time is spent.
+    Raises `CorruptDataError`, and `TooManyObjectsError` for more records and headers than
+    ``most_objects``, before much time is spent.
     """
     if count * SMALLEST_RECORD_BYTES > len(data):
         raise CorruptDataError(f"{count} records do not fit into {len(data)} bytes")
-    if count > MOST_OBJECTS:
-        raise TooManyObjectsError(f"{count} records in one batch; at most {MOST_OBJECTS} records and headers are taken")
+    if count > most_objects:
+        raise TooManyObjectsError(f"{count} records in one batch; at most {most_objects} records and headers are taken")
     if count >= _IMPORTING_PAYS and not _has_columns:
         load_columns()
     if count >= _MANY_RECORDS and _has_columns:
-        return _check_columns(data, count)
+        return _check_columns(data, count, most_objects)
     if isinstance(data, memoryview) and len(data) <= LARGE_BYTES:
         data = bytes(data)  # which are read faster
-    return _check_one_by_one(data, count)
+    return _check_one_by_one(data, count, most_objects)
 
 
-def check_body(data: Buffer, count: int) -> None:
+def check_body(data: Buffer, count: int, most_objects: int = MOST_OBJECTS) -> None:
     """As `check_contents`, for less where most batches are plain, and without a result."""
     if count == 1 and is_plain_record(data):
         return
@@ -144,7 +145,7 @@ def check_body(data: Buffer, count: int) -> None:
                 return
         elif are_uniform(data, count) or are_plain(data, count):
             return
-    check_contents(data, count)
+    check_contents(data, count, most_objects)
 
 
 def is_plain_record(data: Buffer) -> bool:
@@ -337,14 +338,13 @@ def are_plain(data: bytes | bytearray, count: int, *, with_keys: bool = False) -
     return not header_counts and not sizes & 1 and position == len(data)
 
 
-def _check_one_by_one(data: Buffer, count: int) -> Contents:
-    """Varints of one and two bytes, most of them, are read in place.
-
-    Sizes and deltas are compared as they stand, in zigzag. A call for each would
-    double the time."""
+def _check_one_by_one(data: Buffer, count: int, most_objects: int) -> Contents:
+    """Varints of one and two bytes, most of them, are read in place; sizes and deltas are compared
+    as they stand, in zigzag. A call for each would double the time.
+    """
     position = stop = 0
     least, largest, has_keyless = _LARGEST, -_LARGEST, False
-    headers_left = MOST_OBJECTS - count
+    headers_left = most_objects - count
     try:
         for zigzag_offset_delta in range(0, 2 * count, 2):
             # Behind the length stand attributes, which mean nothing.
@@ -409,7 +409,7 @@ def _headers_left(headers_left: int, header_count: int) -> int:
     return headers_left - header_count
 
 
-def _check_columns(data: Buffer, count: int) -> Contents:
+def _check_columns(data: Buffer, count: int, most_objects: int) -> Contents:
     from barnabas.wire.kafka.records.columns import Body, damaged_headers, find_records, read_columns
 
     rows = find_records(data, [Body(0, len(data), count)])
@@ -417,7 +417,7 @@ def _check_columns(data: Buffer, count: int) -> Contents:
         raise CorruptDataError(problem)
     least, largest = _LARGEST, -_LARGEST
     has_keyless = False
-    headers_left = MOST_OBJECTS - count
+    headers_left = most_objects - count
     for first in range(0, count, _PIECE_RECORDS):
         stop = rows.stop[first : first + _PIECE_RECORDS]
         columns, damaged = read_columns(data, rows.start[first : first + _PIECE_RECORDS], stop)

@@ -10,17 +10,23 @@ its memory is used for the next batch, or given back to the system.
 
 from barnabas.base.files import Buffer
 from barnabas.wire.kafka.records.compression import NO_LIMIT, CompressionType, decompress_produced
-from barnabas.wire.kafka.records.contents import check_body
+from barnabas.wire.kafka.records.contents import MOST_OBJECTS, check_body
 
 __all__ = ["check_packed"]
 
 
 def check_packed(
-    kind: CompressionType, data: Buffer, count: int, limit_bytes: int, most_blocks: int = NO_LIMIT
+    kind: CompressionType,
+    data: Buffer,
+    count: int,
+    limit_bytes: int,
+    most_blocks: int = NO_LIMIT,
+    most_objects: int = MOST_OBJECTS,
 ) -> None:
     """Check that ``data``, a batch without its header, unpacks to ``count`` records.
 
     Raises `CorruptDataError`: `TooLargeError` if it unpacks to more than the limit or has more
-    blocks, `TooManyObjectsError` before much time is spent.
+    blocks, `TooManyObjectsError` if it has more records and headers than that, before much time is
+    spent.
     """
-    check_body(decompress_produced(kind, data, limit_bytes, most_blocks), count)
+    check_body(decompress_produced(kind, data, limit_bytes, most_blocks), count, most_objects)
