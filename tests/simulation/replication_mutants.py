@@ -124,12 +124,12 @@ def ignore_the_leader_epoch_of_leader_and_isr() -> None:
 
 def forget_to_fence_by_the_broker_epoch() -> None:
     """What was meant for an earlier life of a broker counts."""
-    from barnabas.broker.apis import control_requests
+    from barnabas.broker.apis.control_requests import ControlRequests
 
     rewrite(
-        control_requests,
+        ControlRequests,
         "check_epochs",
-        "broker_epoch != _NO_EPOCH and broker_epoch < services.broker_epoch()",
+        "broker_epoch != _NO_EPOCH and broker_epoch < self.broker_epoch()",
         "False",
     )
 

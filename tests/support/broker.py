@@ -14,7 +14,11 @@ from barnabas.base.tasks import Runner
 from barnabas.broker.apis import load_handlers
 from barnabas.broker.apis.api_versions import advertised, unsupported_version
 from barnabas.broker.apis.byte_readers import byte_readers
+from barnabas.broker.apis.control_requests import ControlRequests
+from barnabas.broker.apis.first_updates import FirstUpdates
+from barnabas.broker.apis.later import AtController, LaterAnswers
 from barnabas.broker.apis.services import Services
+from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.configuration import definitions as broker_settings
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.metadata.cache import MetadataCache
@@ -172,6 +176,11 @@ class Wire:
         return response
 
 
+def nobody_performs(steps: Steps[None]) -> None:
+    """There is no coordination service, nor another broker."""
+    raise AssertionError(f"nothing performs {steps!r}")
+
+
 class Absent:
     """Stands for a part that a test does without."""
 
@@ -225,17 +234,28 @@ class DataPath:
         )
         self.serve(DATA_PATH_APIS)
 
-    def serve(self, apis: tuple[str, ...], **parts: Any) -> None:
-        """Serve these APIs, with the parts that the data path does not have: see `Services`."""
+    def serve(
+        self, apis: tuple[str, ...], *, start: Callable[[Steps[None]], object] = nobody_performs, **parts: Any
+    ) -> None:
+        """Serve these APIs, with the parts that the data path does not have: see `Services`.
+
+        ``start`` performs steps of handlers.
+        """
         handlers = load_handlers(apis)
         absent = Absent()
+        runner = Runner(self.clock, self.timers, thread_at_once)
+        first_updates = FirstUpdates(self.metadata, self.purgatory)
+        later = LaterAnswers(start, self.timers, self.config)
         found: dict[str, Any] = {
             "broker_id": 0,
-            "broker_epoch": lambda: self.broker_epoch,
             "config": self.config,
             "api_versions": advertised(handlers.values()),
             "clock": self.clock,
-            "call_later": self.timers,
+            "runner": runner,
+            "later": later,
+            "first_updates": first_updates,
+            "at_controller": AtController(first_updates, later, lambda: parts["controller"].is_active),
+            "control_requests": ControlRequests(runner.lane(), lambda: self.broker_epoch, self.replicas),
             "files": self.files,
             "purgatory": self.purgatory,
             "metadata": self.metadata,
@@ -246,8 +266,6 @@ class DataPath:
             "fetch_handler": self.fetch_handler,
             **parts,
         }
-        runner = Runner(self.clock, self.timers, thread_at_once)
-        found = {"runner": runner, "control_requests": runner.lane(), **found}
         services = Services(**{field.name: found.get(field.name, absent) for field in fields(Services)})
         self.dispatcher = Dispatcher(
             {key: handler.bind(services) for key, handler in handlers.items()},

@@ -234,6 +234,7 @@ OVERSIZED_SO_FAR: dict[str, set[str]] = {
 # are another project's own.
 SHARED_NAMES = {
     "API": "each module of broker/apis describes its API under this name",
+    "Parts": "a module of broker/apis declares under this name what its handler uses",
     "handle": "each module of broker/apis handles its API in this function",
     "fail": "a module of broker/apis words its API's error answer in this function",
     "main": "each command's entry",

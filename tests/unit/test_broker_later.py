@@ -2,13 +2,14 @@
 behind that waits."""
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from barnabas.broker.apis.later import answer_later, reply_once
+from barnabas.broker.apis.later import LaterAnswers, reply_once
 from barnabas.broker.cluster.steps import Pause, Steps
+from barnabas.broker.configuration.broker_config import BrokerConfig
+from barnabas.broker.configuration.definitions import DEFINITIONS
 from barnabas.broker.requests.request import ClientFacts, Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -27,7 +28,8 @@ class Waiting:
         self.steps: list[Steps[None]] = []
         facts = ClientFacts("PLAINTEXT", "h", 1)
         self.request = Request(ApiKey.CREATE_TOPICS, 7, 1, "c", None, facts, 0, self._answer)
-        services: Any = SimpleNamespace(config={}, call_later=self.timers, start=self._start)
+        config = BrokerConfig(DEFINITIONS.parse({"zookeeper.connect": "nowhere:1"}))
+        later = LaterAnswers(self._start, self.timers, config)
 
         def work() -> Steps[None]:
             yield Pause(0)
@@ -35,9 +37,9 @@ class Waiting:
 
         def outer() -> Steps[None]:
             yield Pause(0)
-            answer_later(services, self.request, work(), TIMEOUT_MS)
+            later.answer(self.request, work(), TIMEOUT_MS)
 
-        answer_later(services, self.request, outer() if nested else work(), TIMEOUT_MS)
+        later.answer(self.request, outer() if nested else work(), TIMEOUT_MS)
 
     def _start(self, steps: Steps[None]) -> None:
         next(steps)

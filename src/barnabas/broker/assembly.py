@@ -8,7 +8,7 @@ starts and stops the components in order.
 """
 
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -25,6 +25,9 @@ from barnabas.base.threads import InThread
 from barnabas.broker.apis import load_handlers
 from barnabas.broker.apis.api_versions import advertised, unsupported_version
 from barnabas.broker.apis.byte_readers import byte_readers
+from barnabas.broker.apis.control_requests import ControlRequests
+from barnabas.broker.apis.first_updates import FirstUpdates
+from barnabas.broker.apis.later import AtController, LaterAnswers
 from barnabas.broker.apis.releases import limit_to_release
 from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.channels import Channels
@@ -72,6 +75,7 @@ from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.settings import LogConfig
 from barnabas.net.waiting_bytes import WaitingBytes
 from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.messages.api_versions import ApiVersion
 
 __all__ = ["BrokerComponents", "Environment", "connection_limits"]
 
@@ -138,6 +142,7 @@ class BrokerComponents:
         self.runner = Runner(environment.clock, environment.call_later, environment.in_thread)
         self.metadata = MetadataCache(environment.cluster_id)
         self.features = FeatureCache()
+        self.first_updates = FirstUpdates(self.metadata, self.purgatory)
         self._login = channel_login(environment.security[environment.inter_broker_listener].login, environment.rng)
         self.credentials = ScramCredentials()
         self.channels = Channels(
@@ -348,34 +353,7 @@ class BrokerComponents:
     def _make_dispatcher(self) -> None:
         environment = self.environment
         handlers = limit_to_release(_HANDLERS, environment.kafka_version) if environment.kafka_version else _HANDLERS
-        services = Services(
-            broker_id=environment.broker_id,
-            broker_epoch=lambda: self.broker_epoch,
-            config=environment.config,
-            api_versions=advertised(handlers.values()),
-            clock=environment.clock,
-            call_later=environment.call_later,
-            start=self.interpreter.start,
-            runner=self.runner,
-            control_requests=self.runner.lane(),
-            files=environment.files,
-            purgatory=self.purgatory,
-            metadata=self.metadata,
-            features=self.features,
-            replicas=self.replicas,
-            log_dirs=self.log_dirs,
-            storage=self.storage,
-            fetch_sessions=self.fetch_sessions,
-            fetch_handler=self.fetch_handler,
-            groups=self.groups,
-            producer_ids=self.producer_ids,
-            configs=self.configs,
-            config_repository=self.config_repository,
-            config_admin=ConfigAdmin(environment.broker_id, self.config_repository, self.metadata.__contains__),
-            config_helper=ConfigHelper(environment.broker_id, environment.config, self.configs),
-            topics=self.topics,
-            controller=self.controller,
-        )
+        services = self._services(advertised(handlers.values()))
         has_other_listeners = len(listeners(environment.config.values)) > 1
         self.connection_quotas = ConnectionQuotas(
             connection_limits(environment.config.values, environment.resolve, environment.descriptor_limit),
@@ -395,6 +373,39 @@ class BrokerComponents:
         self.channels.call_self = self.dispatcher.call
         self._channel_builder = ChannelBuilder(
             environment.security, self.credentials, self.dispatcher, environment.call_later, environment.rng
+        )
+
+    def _services(self, api_versions: Sequence[ApiVersion]) -> Services:
+        """What the modules of `barnabas.broker.apis` take their parts from."""
+        environment = self.environment
+        later = LaterAnswers(self.interpreter.start, environment.call_later, environment.config)
+        return Services(
+            broker_id=environment.broker_id,
+            config=environment.config,
+            api_versions=api_versions,
+            clock=environment.clock,
+            runner=self.runner,
+            later=later,
+            first_updates=self.first_updates,
+            at_controller=AtController(self.first_updates, later, lambda: self.controller.is_active),
+            control_requests=ControlRequests(self.runner.lane(), lambda: self.broker_epoch, self.replicas),
+            files=environment.files,
+            purgatory=self.purgatory,
+            metadata=self.metadata,
+            features=self.features,
+            replicas=self.replicas,
+            log_dirs=self.log_dirs,
+            storage=self.storage,
+            fetch_sessions=self.fetch_sessions,
+            fetch_handler=self.fetch_handler,
+            groups=self.groups,
+            producer_ids=self.producer_ids,
+            configs=self.configs,
+            config_repository=self.config_repository,
+            config_admin=ConfigAdmin(environment.broker_id, self.config_repository, self.metadata.__contains__),
+            config_helper=ConfigHelper(environment.broker_id, environment.config, self.configs),
+            topics=self.topics,
+            controller=self.controller,
         )
 
     def _make_metrics(self) -> None:

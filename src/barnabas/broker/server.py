@@ -24,7 +24,7 @@ from barnabas.base.network import Connection, FrameHandler, Listener, Network
 from barnabas.base.processes import WorkerProcesses
 from barnabas.base.randomness import Random, new_random
 from barnabas.base.task_futures import result_of, runner_here
-from barnabas.broker.apis.first_updates import TOPICS_WAIT_MS, stop_waiting
+from barnabas.broker.apis.first_updates import TOPICS_WAIT_MS
 from barnabas.broker.apis.releases import check_release
 from barnabas.broker.assembly import BrokerComponents, Environment, connection_limits
 from barnabas.broker.cluster.service import ensure_cluster_id, ensure_top_level_paths, generate_broker_id
@@ -188,9 +188,7 @@ class BrokerServer:
         components.groups.start(await components.interpreter.perform(count_offsets_partitions()))
         await components.controller.start()
         await components.lifecycle.await_metadata(self._inter_broker_listener)
-        components.environment.call_later(
-            TOPICS_WAIT_MS, lambda: stop_waiting(components.metadata, components.purgatory)
-        )
+        components.environment.call_later(TOPICS_WAIT_MS, components.first_updates.stop_waiting)
         components.storage.start()
         components.alter_partition_sender.start()
         self._is_started = True

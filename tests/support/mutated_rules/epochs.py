@@ -15,14 +15,14 @@ RULES = [
     Rule(
         "requests for an earlier life of the broker are refused",
         "broker/apis/control_requests.py",
-        "if broker_epoch != _NO_EPOCH and broker_epoch < services.broker_epoch():",
+        "if broker_epoch != _NO_EPOCH and broker_epoch < self.broker_epoch():",
         "if False:",
         "test_broker_control_plane.py::test_an_old_controller_and_news_for_an_earlier_life_are_refused",
     ),
     Rule(
         "requests of a replaced controller are refused",
         "broker/apis/control_requests.py",
-        "if not services.replicas.accept_controller_epoch(controller_epoch):",
+        "if not self.replicas.accept_controller_epoch(controller_epoch):",
         "if False:",
         "test_broker_control_plane.py::test_an_old_controller_and_news_for_an_earlier_life_are_refused",
     ),

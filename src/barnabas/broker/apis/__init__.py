@@ -7,6 +7,7 @@ into a question to a subsystem, and its answer into a response.
 """
 
 from importlib import import_module
+from typing import Any
 
 from barnabas.broker.apis.api_handler import ApiHandler
 
@@ -63,7 +64,7 @@ MODULES = (
 """Modules of this package with an ``API``, in alphabetical order."""
 
 
-def load_handlers(modules: tuple[str, ...] = MODULES) -> dict[int, ApiHandler]:
+def load_handlers(modules: tuple[str, ...] = MODULES) -> dict[int, ApiHandler[Any]]:
     """Import the modules; their handlers by API key, in the order of the keys."""
     handlers = [import_module(f"{__name__}.{name}").API for name in modules]
     table = {int(handler.key): handler for handler in sorted(handlers, key=lambda handler: handler.key)}

@@ -4,8 +4,7 @@ as Kafka's `AclApis` does."""
 from collections.abc import Callable
 from typing import Any
 
-from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.services import Services
+from barnabas.broker.apis.api_handler import ApiHandler, no_parts
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
@@ -16,13 +15,13 @@ _Answer = Callable[[Any, ErrorCode, str], Any]
 """Makes a response from the request, a code and a text."""
 
 
-def without_authorizer(key: ApiKey, text: str, answer: _Answer) -> ApiHandler:
+def without_authorizer(key: ApiKey, text: str, answer: _Answer) -> ApiHandler[None]:
     """Serve versions 1 to 3 of an API with ``answer``."""
 
-    def handle(_services: Services, request: Request) -> None:
+    def handle(_: None, request: Request) -> None:
         request.reply(answer(request.message, ErrorCode.SECURITY_DISABLED, text))
 
     def fail(message: Any, _version: int, code: ErrorCode) -> Any:
         return answer(message, code, code.message)
 
-    return ApiHandler(key, 1, 3, handle, fail)
+    return ApiHandler(key, 1, 3, handle, no_parts, fail)

@@ -7,10 +7,12 @@ Errors: NOT_CONTROLLER, BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH,
 UNKNOWN_SERVER_ERROR (all ids are used up).
 """
 
+from typing import NamedTuple
+
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.later import answer_later, reply_once
-from barnabas.broker.apis.services import Services
+from barnabas.broker.apis.later import LaterAnswers, reply_once
 from barnabas.broker.cluster.steps import Steps
+from barnabas.broker.controller.service import Controller
 from barnabas.broker.requests.request import Request
 from barnabas.broker.transactions.producer_id_blocks import allocate_block
 from barnabas.wire.kafka.api import ApiKey
@@ -20,22 +22,29 @@ from barnabas.wire.kafka.messages.allocate_producer_ids import AllocateProducerI
 __all__ = ["API"]
 
 
-def _handle(services: Services, request: Request) -> None:
+class Parts(NamedTuple):
+    """What the handler uses."""
+
+    later: LaterAnswers
+    controller: Controller
+
+
+def _handle(parts: Parts, request: Request) -> None:
     message: AllocateProducerIdsRequest = request.message
-    if not services.controller.is_active:
+    if not parts.controller.is_active:
         request.fail(ErrorCode.NOT_CONTROLLER)
         return
-    broker = services.controller.context.brokers.get(message.broker_id)
+    broker = parts.controller.context.brokers.get(message.broker_id)
     if broker is None:
         request.fail(ErrorCode.BROKER_ID_NOT_REGISTERED)
     elif broker.epoch != message.broker_epoch:
         request.fail(ErrorCode.STALE_BROKER_EPOCH)
     else:
-        answer_later(services, request, _allocate(services, request, message.broker_id))
+        parts.later.answer(request, _allocate(parts, request, message.broker_id))
 
 
-def _allocate(services: Services, request: Request, broker: int) -> Steps[None]:
-    services.controller.commands.require_active()
+def _allocate(parts: Parts, request: Request, broker: int) -> Steps[None]:
+    parts.controller.commands.require_active()
     block = yield from allocate_block(broker)
     reply_once(
         request,
@@ -43,4 +52,11 @@ def _allocate(services: Services, request: Request, broker: int) -> Steps[None]:
     )
 
 
-API = ApiHandler(ApiKey.ALLOCATE_PRODUCER_IDS, 0, 0, _handle, inter_broker=True)
+API = ApiHandler(
+    ApiKey.ALLOCATE_PRODUCER_IDS,
+    0,
+    0,
+    _handle,
+    lambda services: Parts(services.later, services.controller),
+    inter_broker=True,
+)

@@ -6,16 +6,15 @@ Errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, INVALID_REQUEST, REQUEST_TIM
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from barnabas.base.tasks import list_of
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.first_updates import when_topics_known
-from barnabas.broker.apis.later import answer_later, keeper_failure, reply_once
+from barnabas.broker.apis.first_updates import FirstUpdates
+from barnabas.broker.apis.later import LaterAnswers, keeper_failure, reply_once
 from barnabas.broker.apis.request_sizes import LIMIT_OF_ALL
-from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.steps import Steps
-from barnabas.broker.configuration.config_admin import TOPIC, ResourceChange
+from barnabas.broker.configuration.config_admin import TOPIC, ConfigAdmin, ResourceChange
 from barnabas.broker.configuration.operations import SET
 from barnabas.broker.requests.request import Request
 from barnabas.wire.jute.errors import KeeperError
@@ -28,41 +27,49 @@ from barnabas.wire.kafka.messages.alter_configs import (
     AlterConfigsResponse,
 )
 
-__all__ = ["API", "alter_resources", "resource_results", "when_resources_known"]
+__all__ = ["API", "Parts", "alter_resources", "resource_results", "when_resources_known"]
 
 Result = TypeVar("Result")
 
 
-def _handle(services: Services, request: Request) -> None:
-    when_resources_known(services, request, _alter(services, request, request.message))
+class Parts(NamedTuple):
+    """What the handlers of AlterConfigs and IncrementalAlterConfigs use."""
+
+    later: LaterAnswers
+    first_updates: FirstUpdates
+    config_admin: ConfigAdmin
 
 
-def _alter(services: Services, request: Request, message: AlterConfigsRequest) -> Steps[None]:
+def _handle(parts: Parts, request: Request) -> None:
+    when_resources_known(parts, request, _alter(parts, request, request.message))
+
+
+def _alter(parts: Parts, request: Request, message: AlterConfigsRequest) -> Steps[None]:
     def change(resource: AlterConfigsResource) -> Steps[ResourceChange]:
         operations = yield from list_of((config.name, SET, config.value) for config in resource.configs)
         return ResourceChange(resource.resource_type, resource.resource_name, operations, replaces_all=True)
 
-    failures = yield from alter_resources(services, message, change)
+    failures = yield from alter_resources(parts, message, change)
     results = yield from list_of(resource_results(AlterConfigsResourceResponse, message.resources, failures))
     reply_once(request, AlterConfigsResponse(responses=results))
 
 
 def alter_resources(
-    services: Services, message: Any, change: Callable[[Any], Steps[ResourceChange]]
+    parts: Parts, message: Any, change: Callable[[Any], Steps[ResourceChange]]
 ) -> Steps[list[KafkaError | KeeperError | None]]:
     """Alter what a request of either API names; what went wrong with each resource, in order."""
     changes = []
     for resource in message.resources:
         yield None
         changes.append((yield from change(resource)))
-    return (yield from services.config_admin.alter(changes, validate_only=message.validate_only))
+    return (yield from parts.config_admin.alter(changes, validate_only=message.validate_only))
 
 
-def when_resources_known(services: Services, request: Request, steps: Steps[None]) -> None:
-    """Perform ``steps``, which answer ``request``, as soon as this broker knows the
-    topics that it names."""
+def when_resources_known(parts: Parts, request: Request, steps: Steps[None]) -> None:
+    """Perform ``steps``, which answer ``request``, as soon as this broker knows the topics that it
+    names."""
     topics = [resource.resource_name for resource in request.message.resources if resource.resource_type == TOPIC]
-    when_topics_known(services, request, topics, lambda: answer_later(services, request, steps))
+    parts.first_updates.when_topics_known(request, topics, lambda: parts.later.answer(request, steps))
 
 
 def resource_results(
@@ -89,4 +96,12 @@ def _fail(message: AlterConfigsRequest, _version: int, code: ErrorCode) -> Alter
     return AlterConfigsResponse(responses=list(results))
 
 
-API = ApiHandler(ApiKey.ALTER_CONFIGS, 0, 2, _handle, _fail, max_request_bytes=LIMIT_OF_ALL)
+API = ApiHandler(
+    ApiKey.ALTER_CONFIGS,
+    0,
+    2,
+    _handle,
+    lambda services: Parts(services.later, services.first_updates, services.config_admin),
+    _fail,
+    max_request_bytes=LIMIT_OF_ALL,
+)

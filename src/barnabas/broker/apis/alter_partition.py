@@ -12,14 +12,15 @@ FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INVALID_REQUEST, INELIGIBLE_REPLICA
 """
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.later import answer_later, reply_once
-from barnabas.broker.apis.services import Services
+from barnabas.broker.apis.later import LaterAnswers, reply_once
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.cluster.znodes import LeaderAndIsr
 from barnabas.broker.controller.isr_change import IsrChange
+from barnabas.broker.controller.service import Controller
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
@@ -37,16 +38,23 @@ _IDS_FROM_VERSION = 2
 _EPOCHS_FROM_VERSION = 3
 
 
-def _handle(services: Services, request: Request) -> None:
-    if not services.controller.is_active:
+class Parts(NamedTuple):
+    """What the handler uses."""
+
+    later: LaterAnswers
+    controller: Controller
+
+
+def _handle(parts: Parts, request: Request) -> None:
+    if not parts.controller.is_active:
         request.fail(ErrorCode.NOT_CONTROLLER)
         return
-    answer_later(services, request, _alter(services, request, request.message))
+    parts.later.answer(request, _alter(parts, request, request.message))
 
 
-def _alter(services: Services, request: Request, message: AlterPartitionRequest) -> Steps[None]:
-    yield from services.controller.commands.await_failover()  # until then it knows no topic
-    names = {topic_id: name for name, topic_id in services.controller.context.topic_ids.items()}
+def _alter(parts: Parts, request: Request, message: AlterPartitionRequest) -> Steps[None]:
+    yield from parts.controller.commands.await_failover()  # until then it knows no topic
+    names = {topic_id: name for name, topic_id in parts.controller.context.topic_ids.items()}
     changes: list[IsrChange] = []
     asked: list[tuple[AlterPartitionRequestTopicData, str | None]] = []
     for topic in message.topics:
@@ -71,7 +79,7 @@ def _alter(services: Services, request: Request, message: AlterPartitionRequest)
                     broker_epochs,
                 )
             )
-    answers = yield from services.controller.commands.alter_partitions(message.broker_id, message.broker_epoch, changes)
+    answers = yield from parts.controller.commands.alter_partitions(message.broker_id, message.broker_epoch, changes)
     reply_once(request, AlterPartitionResponse(topics=[_answer(topic, name, answers) for topic, name in asked]))
 
 
@@ -103,4 +111,11 @@ def _answer(
     return AlterPartitionResponseTopicData(topic_name=topic.topic_name, topic_id=topic.topic_id, partitions=partitions)
 
 
-API = ApiHandler(ApiKey.ALTER_PARTITION, 0, 3, _handle, inter_broker=True)
+API = ApiHandler(
+    ApiKey.ALTER_PARTITION,
+    0,
+    3,
+    _handle,
+    lambda services: Parts(services.later, services.controller),
+    inter_broker=True,
+)

@@ -8,12 +8,14 @@ NO_REASSIGNMENT_IN_PROGRESS, POLICY_VIOLATION (the topic's znode would be too la
 REQUEST_TIMED_OUT.
 """
 
+from typing import NamedTuple
+
 from barnabas.base.ids import TopicPartition
 from barnabas.base.tasks import list_of
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.later import answer_at_controller, reply_once
-from barnabas.broker.apis.services import Services
+from barnabas.broker.apis.later import AtController, reply_once
 from barnabas.broker.cluster.steps import Steps
+from barnabas.broker.controller.service import Controller
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import KafkaError
@@ -27,17 +29,24 @@ from barnabas.wire.kafka.messages.alter_partition_reassignments import (
 __all__ = ["API"]
 
 
-def _handle(services: Services, request: Request) -> None:
-    answer_at_controller(services, request, _alter(services, request, request.message))
+class Parts(NamedTuple):
+    """What the handler uses."""
+
+    at_controller: AtController
+    controller: Controller
 
 
-def _alter(services: Services, request: Request, message: AlterPartitionReassignmentsRequest) -> Steps[None]:
+def _handle(parts: Parts, request: Request) -> None:
+    parts.at_controller.answer(request, _alter(parts, request, request.message))
+
+
+def _alter(parts: Parts, request: Request, message: AlterPartitionReassignmentsRequest) -> Steps[None]:
     named = yield from list_of(
         (TopicPartition(topic.name, entry.partition_index), entry.replicas)
         for topic in message.topics
         for entry in topic.partitions
     )
-    answers = yield from services.controller.commands.alter_reassignments(dict(named))
+    answers = yield from parts.controller.commands.alter_reassignments(dict(named))
     responses = yield from _responses(answers)
     reply_once(request, AlterPartitionReassignmentsResponse(responses=responses))
 
@@ -55,4 +64,10 @@ def _responses(answers: dict[TopicPartition, KafkaError | None]) -> Steps[list[R
     return list(topics.values())
 
 
-API = ApiHandler(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 0, _handle)
+API = ApiHandler(
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    0,
+    0,
+    _handle,
+    lambda services: Parts(services.at_controller, services.controller),
+)

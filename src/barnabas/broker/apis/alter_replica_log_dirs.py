@@ -9,14 +9,15 @@ LOG_DIR_NOT_FOUND, INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_ST
 """
 
 import logging
+from typing import NamedTuple
 
 from barnabas.base.excerpts import Tally
 from barnabas.base.ids import TopicPartition
-from barnabas.base.tasks import Task
+from barnabas.base.tasks import Runner, Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
-from barnabas.broker.apis.services import Services
 from barnabas.broker.requests.request import Request
+from barnabas.broker.storage.service import StorageService
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.alter_replica_log_dirs import (
@@ -29,12 +30,19 @@ from barnabas.wire.kafka.messages.alter_replica_log_dirs import (
 logger = logging.getLogger(__name__)
 
 
-def handle(services: Services, request: Request) -> None:
+class Parts(NamedTuple):
+    """What the handler uses."""
+
+    runner: Runner
+    storage: StorageService
+
+
+def handle(parts: Parts, request: Request) -> None:
     """Begin, redirect or cancel each move."""
-    serve(services, request, _alter_all(services, request))
+    serve(parts.runner, request, _alter_all(parts, request))
 
 
-def _alter_all(services: Services, request: Request) -> Task[None]:
+def _alter_all(parts: Parts, request: Request) -> Task[None]:
     message: AlterReplicaLogDirsRequest = request.message
     wanted: dict[TopicPartition, str] = {}
     for log_dir in message.dirs:
@@ -53,7 +61,7 @@ def _alter_all(services: Services, request: Request) -> Task[None]:
             )
         topic.partitions.append(
             AlterReplicaLogDirPartitionResult(
-                partition_index=topic_partition.partition, error_code=_alter(services, topic_partition, path, refused)
+                partition_index=topic_partition.partition, error_code=_alter(parts, topic_partition, path, refused)
             )
         )
     for _, replicas, why in refused.lines():
@@ -61,9 +69,9 @@ def _alter_all(services: Services, request: Request) -> Task[None]:
     request.reply(AlterReplicaLogDirsResponse(results=list(results.values())))
 
 
-def _alter(services: Services, topic_partition: TopicPartition, path: str, refused: Tally[ErrorCode]) -> ErrorCode:
+def _alter(parts: Parts, topic_partition: TopicPartition, path: str, refused: Tally[ErrorCode]) -> ErrorCode:
     try:
-        services.storage.move(topic_partition, path)
+        parts.storage.move(topic_partition, path)
     except KafkaError as error:
         refused.add(error.code, f"{topic_partition} to {path}", error)
         if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
@@ -89,4 +97,6 @@ def fail(message: AlterReplicaLogDirsRequest, _: int, code: ErrorCode) -> AlterR
     )
 
 
-API = ApiHandler(ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2, handle, fail)
+API = ApiHandler(
+    ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2, handle, lambda services: Parts(services.runner, services.storage), fail
+)

@@ -12,13 +12,13 @@ NOT_CONTROLLER, REQUEST_TIMED_OUT.
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from barnabas.base.tasks import list_of
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.first_updates import at_controller
-from barnabas.broker.apis.later import answer_later, keeper_failure, reply_once
-from barnabas.broker.apis.services import Services
+from barnabas.broker.apis.later import AtController, LaterAnswers, keeper_failure, reply_once
 from barnabas.broker.cluster.steps import Steps
+from barnabas.broker.configuration.repository import ConfigRepository
 from barnabas.broker.configuration.scram_credentials import ScramChange, check_changes
 from barnabas.broker.requests.request import Request
 from barnabas.wire.jute.errors import KeeperError
@@ -42,8 +42,16 @@ _ORDER = {
 _OF_OTHER_ERRORS = 3
 
 
-def _handle(services: Services, request: Request) -> None:
-    at_controller(services, request, lambda: answer_later(services, request, _alter(services, request)))
+class Parts(NamedTuple):
+    """What the handler uses."""
+
+    later: LaterAnswers
+    at_controller: AtController
+    config_repository: ConfigRepository
+
+
+def _handle(parts: Parts, request: Request) -> None:
+    parts.at_controller.do(request, lambda: parts.later.answer(request, _alter(parts, request)))
 
 
 def _changes(message: AlterUserScramCredentialsRequest) -> Iterator[ScramChange]:
@@ -53,7 +61,7 @@ def _changes(message: AlterUserScramCredentialsRequest) -> Iterator[ScramChange]
         yield ScramChange(each.name, each.mechanism, each.iterations, bytes(each.salt), bytes(each.salted_password))
 
 
-def _alter(services: Services, request: Request) -> Steps[None]:
+def _alter(parts: Parts, request: Request) -> Steps[None]:
     changes: dict[str, list[ScramChange]] = {}
     for change in (yield from list_of(_changes(request.message))):
         changes.setdefault(change.user, []).append(change)
@@ -63,7 +71,7 @@ def _alter(services: Services, request: Request) -> Steps[None]:
         error: KafkaError | None = None
         try:
             check_changes(mine)
-            yield from services.config_repository.alter_user(user, mine)
+            yield from parts.config_repository.alter_user(user, mine)
         except KafkaError as failure:
             error = failure
         except KeeperError as failure:
@@ -90,4 +98,11 @@ def _fail(
     return AlterUserScramCredentialsResponse(results=[_result(user, KafkaError(code)) for user in users])
 
 
-API = ApiHandler(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0, _handle, _fail)
+API = ApiHandler(
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+    0,
+    0,
+    _handle,
+    lambda services: Parts(services.later, services.at_controller, services.config_repository),
+    _fail,
+)

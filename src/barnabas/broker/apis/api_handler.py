@@ -1,4 +1,8 @@
-"""The registration of an API module: its key, the versions that it serves, and its functions.
+"""The registration of an API module: its key, the versions that it serves, its functions and their
+parts.
+
+A module says first what it touches: ``handle`` takes one component of the broker, or several in a
+``Parts`` of the module. The function ``parts`` takes these out of `Services`, once for each broker.
 
 In Kafka: the cases of `KafkaApis.handle`.
 """
@@ -6,7 +10,7 @@ In Kafka: the cases of `KafkaApis.handle`.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from barnabas.broker.apis.request_sizes import LIMIT_OF_ALL, most_request_bytes
 from barnabas.broker.apis.services import Services
@@ -15,17 +19,21 @@ from barnabas.broker.requests.request_handler import RequestHandler
 from barnabas.wire.kafka.api import ApiKey, api
 from barnabas.wire.kafka.errors import ErrorCode
 
-__all__ = ["ApiHandler"]
+__all__ = ["ApiHandler", "no_parts"]
+
+Parts = TypeVar("Parts")
 
 
 @dataclass(frozen=True, slots=True)
-class ApiHandler:
+class ApiHandler(Generic[Parts]):
     """An API key, the versions served, and the function that serves them."""
 
     key: ApiKey
     min_version: int
     max_version: int
-    handle: Callable[[Services, Request], None]
+    handle: Callable[[Parts, Request], None]
+    parts: Callable[[Services], Parts]
+    """What ``handle`` is given of a broker; `no_parts` for a handler that needs none."""
     fail: Callable[[Any, int, ErrorCode], Any] | None = None
     """Makes the response that carries an error, from the request's message, its
     version and the code.
@@ -41,7 +49,7 @@ class ApiHandler:
     too_large: ErrorCode | None = None
     """The error for a larger one, of which there is no message. None closes the connection, as
     Kafka does for a request larger than socket.request.max.bytes."""
-    refusal: Callable[[Services, memoryview, int, int], str | None] | None = None
+    refusal: Callable[[Parts, memoryview, int, int], str | None] | None = None
     """See `RequestHandler.refusal`."""
 
     @property
@@ -51,17 +59,22 @@ class ApiHandler:
 
     def bind(self, services: Services) -> RequestHandler:
         """The handler of one broker."""
+        parts = self.parts(services)
         return RequestHandler(
             self.key,
             self.min_version,
             self.max_version,
-            partial(self.handle, services),
+            partial(self.handle, parts),
             self.fail or self._error_only,
             self.max_request_bytes
             or (LIMIT_OF_ALL if self.inter_broker else most_request_bytes(api(self.key).request)),
             self.too_large,
-            None if self.refusal is None else partial(self.refusal, services),
+            None if self.refusal is None else partial(self.refusal, parts),
         )
 
     def _error_only(self, _message: Any, _version: int, code: ErrorCode) -> Any:
         return api(self.key).response(error_code=code)
+
+
+def no_parts(_: Services) -> None:
+    """For a handler that answers from the request alone."""

@@ -14,10 +14,10 @@ Errors: UNSUPPORTED_VERSION, INVALID_REQUEST.
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.services import Services
-from barnabas.broker.metadata.features import SUPPORTED
+from barnabas.broker.metadata.features import SUPPORTED, FeatureCache
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
@@ -41,7 +41,14 @@ _CLIENT_NAMES = 3
 _LEVEL_0_SINCE_VERSION = 4
 
 
-def advertised(handlers: Iterable[ApiHandler]) -> Sequence[ApiVersion]:
+class Parts(NamedTuple):
+    """What the handler uses."""
+
+    api_versions: Sequence[ApiVersion]
+    features: FeatureCache
+
+
+def advertised(handlers: Iterable[ApiHandler[Any]]) -> Sequence[ApiVersion]:
     """The table as the response lists it."""
     return [
         ApiVersion(
@@ -61,7 +68,7 @@ def unsupported_version(max_version: int) -> ApiVersionsResponse:
     )
 
 
-def handle(services: Services, request: Request) -> None:
+def handle(parts: Parts, request: Request) -> None:
     """Check the client's name and answer with the table."""
     message: ApiVersionsRequest = request.message
     if request.version >= _CLIENT_NAMES:
@@ -73,10 +80,10 @@ def handle(services: Services, request: Request) -> None:
         request.client.software_version = version
     if request.client.authentication is not None:
         request.client.authentication.versions_answered()
-    features = services.features
+    features = parts.features
     request.reply(
         ApiVersionsResponse(
-            api_keys=list(services.api_versions),
+            api_keys=list(parts.api_versions),
             supported_features=_supported(request.version),
             finalized_features_epoch=features.epoch,
             finalized_features=[
@@ -95,4 +102,4 @@ def _supported(version: int) -> list[SupportedFeatureKey]:
     ]
 
 
-API = ApiHandler(ApiKey.API_VERSIONS, 0, 4, handle)
+API = ApiHandler(ApiKey.API_VERSIONS, 0, 4, handle, lambda services: Parts(services.api_versions, services.features))

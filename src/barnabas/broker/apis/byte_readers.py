@@ -4,7 +4,9 @@ In Kafka: nothing; each request takes the way of `KafkaApis`.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
+from barnabas.broker.apis import produce
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.offset_commit_columns import CommitsByColumns
 from barnabas.broker.apis.produce_together import ProduceTogether
@@ -15,11 +17,13 @@ from barnabas.wire.kafka.api import ApiKey
 __all__ = ["byte_readers"]
 
 
-def byte_readers(services: Services, handlers: Mapping[int, ApiHandler]) -> dict[ApiKey, FastPath]:
+def byte_readers(services: Services, handlers: Mapping[int, ApiHandler[Any]]) -> dict[ApiKey, FastPath]:
     """Those of the APIs that are served."""
     found: dict[ApiKey, FastPath] = {}
     if ApiKey.PRODUCE in handlers:
-        found[ApiKey.PRODUCE] = ProduceTogether(services, handlers[ApiKey.PRODUCE].versions)
+        found[ApiKey.PRODUCE] = ProduceTogether(produce.API.parts(services), handlers[ApiKey.PRODUCE].versions)
     if ApiKey.OFFSET_COMMIT in handlers:
-        found[ApiKey.OFFSET_COMMIT] = CommitsByColumns(services, handlers[ApiKey.OFFSET_COMMIT].versions)
+        found[ApiKey.OFFSET_COMMIT] = CommitsByColumns(
+            services.groups, services.metadata, handlers[ApiKey.OFFSET_COMMIT].versions
+        )
     return found

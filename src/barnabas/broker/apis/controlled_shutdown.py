@@ -8,10 +8,12 @@ partitions that no other broker can lead; the broker stops all the same.
 Errors: NOT_CONTROLLER, STALE_BROKER_EPOCH, BROKER_NOT_AVAILABLE.
 """
 
+from typing import NamedTuple
+
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.later import answer_when_done, reply_once
-from barnabas.broker.apis.services import Services
+from barnabas.broker.apis.later import LaterAnswers, reply_once
 from barnabas.broker.cluster.steps import Steps
+from barnabas.broker.controller.service import Controller
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.messages.controlled_shutdown import (
@@ -21,14 +23,21 @@ from barnabas.wire.kafka.messages.controlled_shutdown import (
 )
 
 
-def handle(services: Services, request: Request) -> None:
+class Parts(NamedTuple):
+    """What the handler uses."""
+
+    later: LaterAnswers
+    controller: Controller
+
+
+def handle(parts: Parts, request: Request) -> None:
     """Pass the request to the controller."""
-    answer_when_done(services, request, _shut_down(services, request))
+    parts.later.answer_when_done(request, _shut_down(parts, request))
 
 
-def _shut_down(services: Services, request: Request) -> Steps[None]:
+def _shut_down(parts: Parts, request: Request) -> Steps[None]:
     message: ControlledShutdownRequest = request.message
-    remaining = yield from services.controller.commands.shut_down_broker(message.broker_id, message.broker_epoch)
+    remaining = yield from parts.controller.commands.shut_down_broker(message.broker_id, message.broker_epoch)
     reply_once(
         request,
         ControlledShutdownResponse(
@@ -40,4 +49,11 @@ def _shut_down(services: Services, request: Request) -> Steps[None]:
     )
 
 
-API = ApiHandler(ApiKey.CONTROLLED_SHUTDOWN, 1, 3, handle, inter_broker=True)
+API = ApiHandler(
+    ApiKey.CONTROLLED_SHUTDOWN,
+    1,
+    3,
+    handle,
+    lambda services: Parts(services.later, services.controller),
+    inter_broker=True,
+)

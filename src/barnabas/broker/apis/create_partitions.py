@@ -9,12 +9,13 @@ REASSIGNMENT_IN_PROGRESS, INVALID_REQUEST (a topic named twice), REQUEST_TIMED_O
 """
 
 from collections import Counter
+from typing import NamedTuple
 
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.later import answer_at_controller, keeper_failure, reply_once
-from barnabas.broker.apis.services import Services
+from barnabas.broker.apis.later import AtController, keeper_failure, reply_once
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.requests.request import Request
+from barnabas.broker.topics.topics import Topics
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -27,11 +28,18 @@ from barnabas.wire.kafka.messages.create_partitions import (
 __all__ = ["API"]
 
 
-def _handle(services: Services, request: Request) -> None:
-    answer_at_controller(services, request, _grow(services, request, request.message))
+class Parts(NamedTuple):
+    """What the handler uses."""
+
+    at_controller: AtController
+    topics: Topics
 
 
-def _grow(services: Services, request: Request, message: CreatePartitionsRequest) -> Steps[None]:
+def _handle(parts: Parts, request: Request) -> None:
+    parts.at_controller.answer(request, _grow(parts, request, request.message))
+
+
+def _grow(parts: Parts, request: Request, message: CreatePartitionsRequest) -> Steps[None]:
     results: dict[str, CreatePartitionsTopicResult] = {}
     counts: dict[str, int] = {}
     asked: Counter[str] = Counter()
@@ -45,7 +53,7 @@ def _grow(services: Services, request: Request, message: CreatePartitionsRequest
             if asked[topic.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
             assignments = None if topic.assignments is None else [entry.broker_ids for entry in topic.assignments]
-            counts[topic.name] = yield from services.topics.grow(
+            counts[topic.name] = yield from parts.topics.grow(
                 topic.name, topic.count, assignments, validate_only=message.validate_only
             )
         except KafkaError as error:
@@ -64,7 +72,7 @@ def _grow(services: Services, request: Request, message: CreatePartitionsRequest
     elif message.timeout_ms <= 0:
         done(set(counts))
     else:
-        request.waiter = services.topics.when_led(counts, done, message.timeout_ms)
+        request.waiter = parts.topics.when_led(counts, done, message.timeout_ms)
 
 
 def _fail(message: CreatePartitionsRequest, _version: int, code: ErrorCode) -> CreatePartitionsResponse:
@@ -73,4 +81,6 @@ def _fail(message: CreatePartitionsRequest, _version: int, code: ErrorCode) -> C
     )
 
 
-API = ApiHandler(ApiKey.CREATE_PARTITIONS, 0, 3, _handle, _fail)
+API = ApiHandler(
+    ApiKey.CREATE_PARTITIONS, 0, 3, _handle, lambda services: Parts(services.at_controller, services.topics), _fail
+)

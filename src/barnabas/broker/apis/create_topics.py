@@ -13,16 +13,18 @@ INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST (a topic named twice
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
-from barnabas.base.tasks import Task
+from barnabas.base.tasks import Runner, Task
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.first_updates import at_controller
-from barnabas.broker.apis.later import answer_later, reply_once, serve
+from barnabas.broker.apis.later import AtController, LaterAnswers, reply_once, serve
 from barnabas.broker.apis.request_sizes import LIMIT_OF_ALL
-from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.steps import Steps
+from barnabas.broker.configuration.config_helper import ConfigHelper
+from barnabas.broker.controller.service import Controller
 from barnabas.broker.requests.request import Request
 from barnabas.broker.topics.planning import MAX_REPLICAS_A_REQUEST, MAX_TOPICS_A_REQUEST, CreationPlan
+from barnabas.broker.topics.topics import Topics
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.create_topics import (
@@ -38,23 +40,34 @@ _CONFIGS_FROM_VERSION = 5
 _METADATA_TOPIC = "__cluster_metadata"
 
 
-def _handle(services: Services, request: Request) -> None:
-    at_controller(services, request, lambda: _begin(services, request))
+class Parts(NamedTuple):
+    """What the handler uses."""
+
+    runner: Runner
+    later: LaterAnswers
+    at_controller: AtController
+    config_helper: ConfigHelper
+    topics: Topics
+    controller: Controller
 
 
-def _begin(services: Services, request: Request) -> None:
-    if services.controller.context.has_read_znodes:
-        serve(services, request, _plan(services, request))
+def _handle(parts: Parts, request: Request) -> None:
+    parts.at_controller.do(request, lambda: _begin(parts, request))
+
+
+def _begin(parts: Parts, request: Request) -> None:
+    if parts.controller.context.has_read_znodes:
+        serve(parts.runner, request, _plan(parts, request))
     else:
-        answer_later(services, request, _plan_after_failover(services, request), request.message.timeout_ms)
+        parts.later.answer(request, _plan_after_failover(parts, request), request.message.timeout_ms)
 
 
-def _plan_after_failover(services: Services, request: Request) -> Steps[None]:
-    yield from services.controller.commands.await_failover()
-    serve(services, request, _plan(services, request))
+def _plan_after_failover(parts: Parts, request: Request) -> Steps[None]:
+    yield from parts.controller.commands.await_failover()
+    serve(parts.runner, request, _plan(parts, request))
 
 
-def _plan(services: Services, request: Request) -> Task[None]:
+def _plan(parts: Parts, request: Request) -> Task[None]:
     message: CreateTopicsRequest = request.message
     names: dict[str, int] = {}
     for topic in message.topics:
@@ -62,7 +75,7 @@ def _plan(services: Services, request: Request) -> Task[None]:
         names[topic.name] = names.get(topic.name, 0) + 1
     results: dict[str, CreatableTopicResult] = {}
     plans: list[CreationPlan] = []
-    existing = services.topics.existing()
+    existing = parts.topics.existing()
     replicas_left = MAX_REPLICAS_A_REQUEST
     for topic in message.topics:
         yield None
@@ -78,26 +91,26 @@ def _plan(services: Services, request: Request) -> Task[None]:
                 )
             if names[topic.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")
-            plan = yield from services.topics.plan(topic, existing, replicas_left)
+            plan = yield from parts.topics.plan(topic, existing, replicas_left)
             replicas_left -= sum(map(len, plan.assignment.values()))
             plans.append(plan)
         except KafkaError as error:
             _refuse(results[topic.name], error)
     if message.validate_only or not plans:
-        _describe(services, plans, results, request.version)
+        _describe(parts, plans, results, request.version)
         topics = []
         for topic in message.topics:
             yield None
             topics.append(results[topic.name])
         reply_once(request, CreateTopicsResponse(topics=topics))
         return
-    answer_later(services, request, _create(services, request, plans, results), message.timeout_ms)
+    parts.later.answer(request, _create(parts, request, plans, results), message.timeout_ms)
 
 
 def _create(
-    services: Services, request: Request, plans: list[CreationPlan], results: dict[str, CreatableTopicResult]
+    parts: Parts, request: Request, plans: list[CreationPlan], results: dict[str, CreatableTopicResult]
 ) -> Steps[None]:
-    failed = yield from services.topics.create(plans)
+    failed = yield from parts.topics.create(plans)
     for name, error in failed.items():
         _refuse(results[name], error)
     created = {plan.name: plan for plan in plans if results[plan.name].error_code == ErrorCode.NONE}
@@ -105,7 +118,7 @@ def _create(
     def done(missing: set[str]) -> None:
         for name in missing:
             _refuse(results[name], KafkaError(ErrorCode.REQUEST_TIMED_OUT))
-        _describe(services, [plan for name, plan in created.items() if name not in missing], results, request.version)
+        _describe(parts, [plan for name, plan in created.items() if name not in missing], results, request.version)
         reply_once(request, CreateTopicsResponse(topics=[results[topic.name] for topic in request.message.topics]))
 
     counts = {name: len(plan.assignment) for name, plan in created.items()}
@@ -113,7 +126,7 @@ def _create(
     if timeout_ms <= 0:
         done(set(created))
     else:
-        request.waiter = services.topics.when_led(counts, done, timeout_ms)
+        request.waiter = parts.topics.when_led(counts, done, timeout_ms)
 
 
 def _refuse(result: CreatableTopicResult, error: KafkaError) -> None:
@@ -122,7 +135,7 @@ def _refuse(result: CreatableTopicResult, error: KafkaError) -> None:
 
 
 def _describe(
-    services: Services, plans: Iterable[CreationPlan], results: dict[str, CreatableTopicResult], version: int
+    parts: Parts, plans: Iterable[CreationPlan], results: dict[str, CreatableTopicResult], version: int
 ) -> None:
     """Fill in what was created.
 
@@ -137,11 +150,11 @@ def _describe(
         result.replication_factor = len(plan.assignment[0])
         key = tuple(sorted(plan.configs.items()))
         if key not in described:
-            described[key] = _config_entries(services, plan)
+            described[key] = _config_entries(parts, plan)
         result.configs = described[key]
 
 
-def _config_entries(services: Services, plan: CreationPlan) -> list[CreatableTopicConfigs]:
+def _config_entries(parts: Parts, plan: CreationPlan) -> list[CreatableTopicConfigs]:
     return [
         CreatableTopicConfigs(
             name=entry.name,
@@ -150,7 +163,7 @@ def _config_entries(services: Services, plan: CreationPlan) -> list[CreatableTop
             config_source=entry.config_source,
             is_sensitive=entry.is_sensitive,
         )
-        for entry in services.config_helper.describe_topic(
+        for entry in parts.config_helper.describe_topic(
             plan.configs, None, with_synonyms=False, with_documentation=False
         )
     ]
@@ -165,4 +178,19 @@ def _fail(message: CreateTopicsRequest, _version: int, code: ErrorCode) -> Creat
     )
 
 
-API = ApiHandler(ApiKey.CREATE_TOPICS, 2, 7, _handle, _fail, max_request_bytes=LIMIT_OF_ALL)
+API = ApiHandler(
+    ApiKey.CREATE_TOPICS,
+    2,
+    7,
+    _handle,
+    lambda services: Parts(
+        services.runner,
+        services.later,
+        services.at_controller,
+        services.config_helper,
+        services.topics,
+        services.controller,
+    ),
+    _fail,
+    max_request_bytes=LIMIT_OF_ALL,
+)

@@ -7,9 +7,12 @@ Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR
 GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
 """
 
+from typing import NamedTuple
+
+from barnabas.base.tasks import Runner
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
-from barnabas.broker.apis.services import Services
+from barnabas.broker.groups.service import GroupService
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
@@ -20,9 +23,16 @@ from barnabas.wire.kafka.messages.delete_groups import (
 )
 
 
-def handle(services: Services, request: Request) -> None:
+class Parts(NamedTuple):
+    """What the handler uses."""
+
+    runner: Runner
+    groups: GroupService
+
+
+def handle(parts: Parts, request: Request) -> None:
     """Answer when the tombstones are committed."""
-    serve(services, request, services.groups.delete_groups(request.message, request.reply))
+    serve(parts.runner, request, parts.groups.delete_groups(request.message, request.reply))
 
 
 def fail(message: DeleteGroupsRequest, _version: int, code: ErrorCode) -> DeleteGroupsResponse:
@@ -32,4 +42,4 @@ def fail(message: DeleteGroupsRequest, _version: int, code: ErrorCode) -> Delete
     )
 
 
-API = ApiHandler(ApiKey.DELETE_GROUPS, 0, 2, handle, fail)
+API = ApiHandler(ApiKey.DELETE_GROUPS, 0, 2, handle, lambda services: Parts(services.runner, services.groups), fail)

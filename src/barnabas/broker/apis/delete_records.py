@@ -10,13 +10,16 @@ KAFKA_STORAGE_ERROR, REQUEST_TIMED_OUT.
 """
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from barnabas.base.ids import TopicPartition
-from barnabas.base.tasks import Task
+from barnabas.base.tasks import Runner, Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
-from barnabas.broker.apis.services import Services
+from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.replication.delayed_delete_records import LowWatermark, delete_records
+from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
@@ -28,12 +31,21 @@ from barnabas.wire.kafka.messages.delete_records import (
 )
 
 
-def handle(services: Services, request: Request) -> None:
+class Parts(NamedTuple):
+    """What the handler uses."""
+
+    runner: Runner
+    purgatory: Purgatory
+    metadata: MetadataCache
+    replicas: ReplicaManager
+
+
+def handle(parts: Parts, request: Request) -> None:
     """Move the log start offsets, then wait for the replicas."""
-    serve(services, request, _delete(services, request))
+    serve(parts.runner, request, _delete(parts, request))
 
 
-def _delete(services: Services, request: Request) -> Task[None]:
+def _delete(parts: Parts, request: Request) -> Task[None]:
     message: DeleteRecordsRequest = request.message
     wanted = []
     for topic in message.topics:
@@ -43,10 +55,10 @@ def _delete(services: Services, request: Request) -> Task[None]:
             wanted.append((TopicPartition(topic.name, partition.partition_index), partition.offset))
 
     def respond(outcomes: Mapping[TopicPartition, LowWatermark]) -> None:
-        serve(services, request, _respond(request, outcomes))
+        serve(parts.runner, request, _respond(request, outcomes))
 
     waiter = yield from delete_records(
-        services.replicas, services.metadata, services.purgatory, wanted, respond, message.timeout_ms
+        parts.replicas, parts.metadata, parts.purgatory, wanted, respond, message.timeout_ms
     )
     request.wait_in(waiter)
 
@@ -89,4 +101,11 @@ def fail(message: DeleteRecordsRequest, _: int, code: ErrorCode) -> DeleteRecord
     )
 
 
-API = ApiHandler(ApiKey.DELETE_RECORDS, 0, 2, handle, fail)
+API = ApiHandler(
+    ApiKey.DELETE_RECORDS,
+    0,
+    2,
+    handle,
+    lambda services: Parts(services.runner, services.purgatory, services.metadata, services.replicas),
+    fail,
+)

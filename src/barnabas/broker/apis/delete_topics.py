@@ -11,14 +11,16 @@ INVALID_REQUEST, REQUEST_TIMED_OUT.
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from barnabas.base.ids import ZERO_UUID
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.first_updates import at_controller
-from barnabas.broker.apis.later import answer_later, reply_once
-from barnabas.broker.apis.services import Services
+from barnabas.broker.apis.later import AtController, LaterAnswers, reply_once
 from barnabas.broker.cluster.steps import Steps
+from barnabas.broker.configuration.broker_config import BrokerConfig
+from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.requests.request import Request
+from barnabas.broker.topics.topics import Topics
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.delete_topics import (
@@ -34,25 +36,35 @@ _STATES_FROM_VERSION = 6
 _DISABLED_FROM_VERSION = 3
 
 
+class Parts(NamedTuple):
+    """What the handler uses."""
+
+    config: BrokerConfig
+    later: LaterAnswers
+    at_controller: AtController
+    metadata: MetadataCache
+    topics: Topics
+
+
 def _asked(message: DeleteTopicsRequest, version: int) -> Iterable[DeleteTopicState]:
     if version >= _STATES_FROM_VERSION:
         return message.topics
     return (DeleteTopicState(name=name) for name in message.topic_names)
 
 
-def _handle(services: Services, request: Request) -> None:
-    at_controller(services, request, lambda: _begin(services, request))
+def _handle(parts: Parts, request: Request) -> None:
+    parts.at_controller.do(request, lambda: _begin(parts, request))
 
 
-def _begin(services: Services, request: Request) -> None:
-    if not services.config["delete.topic.enable"]:
+def _begin(parts: Parts, request: Request) -> None:
+    if not parts.config["delete.topic.enable"]:
         known = request.version >= _DISABLED_FROM_VERSION
         request.fail(ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST)
         return
-    answer_later(services, request, _delete(services, request), request.message.timeout_ms)
+    parts.later.answer(request, _delete(parts, request), request.message.timeout_ms)
 
 
-def _delete(services: Services, request: Request) -> Steps[None]:
+def _delete(parts: Parts, request: Request) -> Steps[None]:
     results: list[DeletableTopicResult] = []
     to_delete: dict[str, DeletableTopicResult] = {}
     for topic in _asked(request.message, request.version):
@@ -61,7 +73,7 @@ def _delete(services: Services, request: Request) -> Steps[None]:
         if name is not None and topic.topic_id != ZERO_UUID:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
         if topic.topic_id != ZERO_UUID:
-            name = services.metadata.topic_name(topic.topic_id)
+            name = parts.metadata.topic_name(topic.topic_id)
         result = DeletableTopicResult(name=name, topic_id=topic.topic_id)
         results.append(result)
         if name is None:
@@ -73,7 +85,7 @@ def _delete(services: Services, request: Request) -> Steps[None]:
             to_delete[name] = result
     failed: dict[str, KafkaError] = {}
     if to_delete:
-        failed = yield from services.topics.delete(list(to_delete))
+        failed = yield from parts.topics.delete(list(to_delete))
     ordered = []
     for name, result in to_delete.items():
         yield None
@@ -92,7 +104,7 @@ def _delete(services: Services, request: Request) -> Steps[None]:
     if timeout_ms <= 0:
         done(set(ordered))
     else:
-        request.waiter = services.topics.when_deleted(ordered, done, timeout_ms)
+        request.waiter = parts.topics.when_deleted(ordered, done, timeout_ms)
 
 
 def _fail(message: DeleteTopicsRequest, version: int, code: ErrorCode) -> DeleteTopicsResponse:
@@ -104,4 +116,11 @@ def _fail(message: DeleteTopicsRequest, version: int, code: ErrorCode) -> Delete
     )
 
 
-API = ApiHandler(ApiKey.DELETE_TOPICS, 1, 6, _handle, _fail)
+API = ApiHandler(
+    ApiKey.DELETE_TOPICS,
+    1,
+    6,
+    _handle,
+    lambda services: Parts(services.config, services.later, services.at_controller, services.metadata, services.topics),
+    _fail,
+)

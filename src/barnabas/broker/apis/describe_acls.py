@@ -8,8 +8,7 @@ The access control lists that match a filter (KIP-140). There is no authorizer i
 Errors: SECURITY_DISABLED, always, as of Kafka's brokers without an authorizer.
 """
 
-from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.services import Services
+from barnabas.broker.apis.api_handler import ApiHandler, no_parts
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
@@ -18,7 +17,7 @@ from barnabas.wire.kafka.messages.describe_acls import DescribeAclsResponse
 __all__ = ["API"]
 
 
-def _handle(_services: Services, request: Request) -> None:
+def _handle(_: None, request: Request) -> None:
     request.reply(
         DescribeAclsResponse(
             error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured on the broker"
@@ -26,4 +25,4 @@ def _handle(_services: Services, request: Request) -> None:
     )
 
 
-API = ApiHandler(ApiKey.DESCRIBE_ACLS, 1, 3, _handle)
+API = ApiHandler(ApiKey.DESCRIBE_ACLS, 1, 3, _handle, no_parts)

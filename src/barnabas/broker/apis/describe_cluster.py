@@ -7,10 +7,12 @@ Cluster id, controller and live brokers (KIP-700).
 Errors: MISMATCHED_ENDPOINT_TYPE, UNSUPPORTED_ENDPOINT_TYPE.
 """
 
+from typing import NamedTuple
+
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.first_updates import when_loaded
+from barnabas.broker.apis.first_updates import FirstUpdates
 from barnabas.broker.apis.metadata import CLUSTER_OPERATIONS
-from barnabas.broker.apis.services import Services
+from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
@@ -25,7 +27,14 @@ __all__ = ["API"]
 _BROKERS, _CONTROLLERS = 1, 2  # kinds of endpoints (KIP-919)
 
 
-def _handle(services: Services, request: Request) -> None:
+class Parts(NamedTuple):
+    """What the handler uses."""
+
+    first_updates: FirstUpdates
+    metadata: MetadataCache
+
+
+def _handle(parts: Parts, request: Request) -> None:
     message: DescribeClusterRequest = request.message
     if message.endpoint_type != _BROKERS:
         controllers = message.endpoint_type == _CONTROLLERS
@@ -36,21 +45,21 @@ def _handle(services: Services, request: Request) -> None:
                 "CONTROLLER"
                 if controllers
                 else f"Unsupported endpoint type {message.endpoint_type}",
-                cluster_id=services.metadata.cluster_id,
+                cluster_id=parts.metadata.cluster_id,
                 endpoint_type=message.endpoint_type,
             )
         )
         return
-    when_loaded(services, request, lambda: _describe(services, request), lambda: services.metadata.has_brokers)
+    parts.first_updates.when_loaded(request, lambda: _describe(parts, request), lambda: parts.metadata.has_brokers)
 
 
-def _describe(services: Services, request: Request) -> None:
+def _describe(parts: Parts, request: Request) -> None:
     response = DescribeClusterResponse(
-        cluster_id=services.metadata.cluster_id,
-        controller_id=services.metadata.controller_id,
+        cluster_id=parts.metadata.cluster_id,
+        controller_id=parts.metadata.controller_id,
         brokers=[
             DescribeClusterBroker(broker_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
-            for broker in services.metadata.describe_brokers(request.client.listener)
+            for broker in parts.metadata.describe_brokers(request.client.listener)
         ],
     )
     if request.message.include_cluster_authorized_operations:
@@ -58,4 +67,6 @@ def _describe(services: Services, request: Request) -> None:
     request.reply(response)
 
 
-API = ApiHandler(ApiKey.DESCRIBE_CLUSTER, 0, 1, _handle)
+API = ApiHandler(
+    ApiKey.DESCRIBE_CLUSTER, 0, 1, _handle, lambda services: Parts(services.first_updates, services.metadata)
+)

@@ -9,12 +9,17 @@ Values of topics, brokers and loggers (KIP-412), and where each comes from (KIP-
 Errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST.
 """
 
+from typing import NamedTuple
+
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.first_updates import when_topics_known
-from barnabas.broker.apis.later import answer_later, reply_once
-from barnabas.broker.apis.services import Services
+from barnabas.broker.apis.first_updates import FirstUpdates
+from barnabas.broker.apis.later import LaterAnswers, reply_once
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.configuration.config_admin import BROKER, BROKER_LOGGER, CLIENT_METRICS, TOPIC, broker_of
+from barnabas.broker.configuration.config_helper import ConfigHelper
+from barnabas.broker.configuration.dynamic_config import DynamicConfig
+from barnabas.broker.configuration.repository import ConfigRepository
+from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.requests.request import Request
 from barnabas.broker.topics.planning import validate_topic_name
 from barnabas.wire.kafka.api import ApiKey
@@ -32,12 +37,24 @@ _A_TURN = 32
 """Resources after which others have their turn: a topic with its settings takes 100 us."""
 
 
-def _handle(services: Services, request: Request) -> None:
+class Parts(NamedTuple):
+    """What the handler uses."""
+
+    broker_id: int
+    later: LaterAnswers
+    first_updates: FirstUpdates
+    metadata: MetadataCache
+    configs: DynamicConfig
+    config_repository: ConfigRepository
+    config_helper: ConfigHelper
+
+
+def _handle(parts: Parts, request: Request) -> None:
     topics = [each.resource_name for each in request.message.resources if each.resource_type == TOPIC]
-    when_topics_known(services, request, topics, lambda: answer_later(services, request, _work(services, request)))
+    parts.first_updates.when_topics_known(request, topics, lambda: parts.later.answer(request, _work(parts, request)))
 
 
-def _work(services: Services, request: Request) -> Steps[None]:
+def _work(parts: Parts, request: Request) -> Steps[None]:
     message: DescribeConfigsRequest = request.message
     # A resource is described once, however often it is named: its description is a thousand
     # times as long as its name.
@@ -50,20 +67,20 @@ def _work(services: Services, request: Request) -> Steps[None]:
     names = []
     for kind, name in resources:
         yield None
-        if kind == TOPIC and name in services.metadata:
+        if kind == TOPIC and name in parts.metadata:
             names.append(name)
     for first in range(0, len(names), _A_TURN):
-        yield from services.config_repository.refresh(f"topics/{name}" for name in names[first : first + _A_TURN])
+        yield from parts.config_repository.refresh(f"topics/{name}" for name in names[first : first + _A_TURN])
     results = []
     for resource in resources.values():
-        results.append(_describe(services, resource, message))
+        results.append(_describe(parts, resource, message))
         if len(results) % _A_TURN == 0:
             yield None
     reply_once(request, DescribeConfigsResponse(results=results))
 
 
 def _describe(
-    services: Services, resource: DescribeConfigsResource, message: DescribeConfigsRequest
+    parts: Parts, resource: DescribeConfigsResource, message: DescribeConfigsRequest
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
         error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
@@ -73,19 +90,19 @@ def _describe(
     try:
         if resource.resource_type == TOPIC:
             validate_topic_name(resource.resource_name)
-            if resource.resource_name not in services.metadata:
+            if resource.resource_name not in parts.metadata:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            texts = services.configs.topic_texts(resource.resource_name)
-            result.configs = services.config_helper.describe_topic(
+            texts = parts.configs.topic_texts(resource.resource_name)
+            result.configs = parts.config_helper.describe_topic(
                 texts, keys, with_synonyms=synonyms, with_documentation=documentation
             )
         elif resource.resource_type == BROKER:
-            broker = broker_of(services.broker_id, resource.resource_name)
-            result.configs = services.config_helper.describe_broker(
+            broker = broker_of(parts.broker_id, resource.resource_name)
+            result.configs = parts.config_helper.describe_broker(
                 keys, per_broker=broker is not None, with_synonyms=synonyms, with_documentation=documentation
             )
         elif resource.resource_type == BROKER_LOGGER:
-            result.configs = services.config_helper.describe_loggers(resource.resource_name, keys)
+            result.configs = parts.config_helper.describe_loggers(resource.resource_name, keys)
         elif resource.resource_type == CLIENT_METRICS:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, "Config type client-metrics is only supported on KRaft clusters"
@@ -113,4 +130,19 @@ def _fail(message: DescribeConfigsRequest, _version: int, code: ErrorCode) -> De
     )
 
 
-API = ApiHandler(ApiKey.DESCRIBE_CONFIGS, 1, 4, _handle, _fail)
+API = ApiHandler(
+    ApiKey.DESCRIBE_CONFIGS,
+    1,
+    4,
+    _handle,
+    lambda services: Parts(
+        services.broker_id,
+        services.later,
+        services.first_updates,
+        services.metadata,
+        services.configs,
+        services.config_repository,
+        services.config_helper,
+    ),
+    _fail,
+)

@@ -10,12 +10,14 @@ Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR
 GROUP_ID_NOT_FOUND.
 """
 
-from barnabas.base.tasks import Task
+from typing import NamedTuple
+
+from barnabas.base.tasks import Runner, Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
-from barnabas.broker.apis.services import Services
 from barnabas.broker.groups.group import GroupState
 from barnabas.broker.groups.queries import describe_group
+from barnabas.broker.groups.service import GroupService
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
@@ -32,19 +34,26 @@ _NOT_FOUND_SINCE_VERSION = 6  # KIP-1043; before that, a group that does not exi
 _ALL_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
 
 
-def handle(services: Services, request: Request) -> None:
+class Parts(NamedTuple):
+    """What the handler uses."""
+
+    runner: Runner
+    groups: GroupService
+
+
+def handle(parts: Parts, request: Request) -> None:
     """Answer from memory."""
-    serve(services, request, _describe(services, request))
+    serve(parts.runner, request, _describe(parts, request))
 
 
-def _describe(services: Services, request: Request) -> Task[None]:
+def _describe(parts: Parts, request: Request) -> Task[None]:
     message = request.message
     groups = []
     # A group is described once, however often it is named: answers are not to
     # outgrow what is known.
     for group_id in dict.fromkeys(message.groups):
         yield None
-        group = yield from describe_group(services.groups.coordinator, group_id)
+        group = yield from describe_group(parts.groups.coordinator, group_id)
         groups.append(group)
         if request.version >= _NOT_FOUND_SINCE_VERSION and group.group_state == GroupState.DEAD.value:
             group.error_code = ErrorCode.GROUP_ID_NOT_FOUND
@@ -61,4 +70,4 @@ def fail(message: DescribeGroupsRequest, _version: int, code: ErrorCode) -> Desc
     )
 
 
-API = ApiHandler(ApiKey.DESCRIBE_GROUPS, 0, 6, handle, fail)
+API = ApiHandler(ApiKey.DESCRIBE_GROUPS, 0, 6, handle, lambda services: Parts(services.runner, services.groups), fail)

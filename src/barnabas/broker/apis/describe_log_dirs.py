@@ -10,13 +10,17 @@ dir is marked as future.
 Errors: KAFKA_STORAGE_ERROR for a log dir that is offline.
 """
 
+from typing import NamedTuple
+
+from barnabas.base.files import Files
 from barnabas.base.ids import TopicPartition
-from barnabas.base.tasks import Task
+from barnabas.base.tasks import Runner, Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
-from barnabas.broker.apis.services import Services
 from barnabas.broker.replication.log_dir_descriptions import LogDirDescription, describe_log_dirs
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.requests.request import Request
+from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.describe_log_dirs import (
@@ -28,12 +32,21 @@ from barnabas.wire.kafka.messages.describe_log_dirs import (
 )
 
 
-def handle(services: Services, request: Request) -> None:
+class Parts(NamedTuple):
+    """What the handler uses."""
+
+    runner: Runner
+    files: Files
+    replicas: ReplicaManager
+    log_dirs: LogDirs
+
+
+def handle(parts: Parts, request: Request) -> None:
     """Describe each log dir."""
-    serve(services, request, _describe(services, request))
+    serve(parts.runner, request, _describe(parts, request))
 
 
-def _describe(services: Services, request: Request) -> Task[None]:
+def _describe(parts: Parts, request: Request) -> Task[None]:
     message: DescribeLogDirsRequest = request.message
     wanted: set[TopicPartition] | None = None
     if message.topics is not None:
@@ -43,7 +56,7 @@ def _describe(services: Services, request: Request) -> Task[None]:
             for index in topic.partitions:
                 wanted.add(TopicPartition(topic.topic, index))
                 yield None
-    described = yield from describe_log_dirs(services.replicas, services.log_dirs, services.files, wanted)
+    described = yield from describe_log_dirs(parts.replicas, parts.log_dirs, parts.files, wanted)
     response = DescribeLogDirsResponse(results=[])
     for log_dir in described:
         result = yield from _result(log_dir)
@@ -74,4 +87,10 @@ def _result(log_dir: LogDirDescription) -> Task[DescribeLogDirsResult]:
     )
 
 
-API = ApiHandler(ApiKey.DESCRIBE_LOG_DIRS, 1, 4, handle)
+API = ApiHandler(
+    ApiKey.DESCRIBE_LOG_DIRS,
+    1,
+    4,
+    handle,
+    lambda services: Parts(services.runner, services.files, services.replicas, services.log_dirs),
+)

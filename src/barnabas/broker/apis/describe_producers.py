@@ -8,11 +8,13 @@ Errors: INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLO
 KAFKA_STORAGE_ERROR.
 """
 
+from typing import NamedTuple
+
 from barnabas.base.ids import NO_LEADER_EPOCH, TopicPartition
-from barnabas.base.tasks import Task
+from barnabas.base.tasks import Runner, Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
-from barnabas.broker.apis.services import Services
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.requests.request import Request
 from barnabas.broker.topics.planning import validate_topic_name
 from barnabas.wire.kafka.api import ApiKey
@@ -26,12 +28,19 @@ from barnabas.wire.kafka.messages.describe_producers import (
 )
 
 
-def handle(services: Services, request: Request) -> None:
+class Parts(NamedTuple):
+    """What the handler uses."""
+
+    runner: Runner
+    replicas: ReplicaManager
+
+
+def handle(parts: Parts, request: Request) -> None:
     """Ask each partition's log."""
-    serve(services, request, _describe_all(services, request))
+    serve(parts.runner, request, _describe_all(parts, request))
 
 
-def _describe_all(services: Services, request: Request) -> Task[None]:
+def _describe_all(parts: Parts, request: Request) -> Task[None]:
     message: DescribeProducersRequest = request.message
     # A partition is described once, however often it is named: it may have thousands of producers.
     described: set[TopicPartition] = set()
@@ -44,15 +53,15 @@ def _describe_all(services: Services, request: Request) -> Task[None]:
             topic_partition = TopicPartition(topic.name, index)
             if topic_partition not in described:
                 described.add(topic_partition)
-                partitions.append((yield from _describe(services, topic_partition)))
+                partitions.append((yield from _describe(parts, topic_partition)))
         topics.append(TopicResponse(name=topic.name, partitions=partitions))
     request.reply(DescribeProducersResponse(topics=topics))
 
 
-def _describe(services: Services, topic_partition: TopicPartition) -> Task[PartitionResponse]:
+def _describe(parts: Parts, topic_partition: TopicPartition) -> Task[PartitionResponse]:
     try:
         validate_topic_name(topic_partition.topic)
-        log = services.replicas.partition(topic_partition).readable_log(NO_LEADER_EPOCH, only_leader=False)
+        log = parts.replicas.partition(topic_partition).readable_log(NO_LEADER_EPOCH, only_leader=False)
     except KafkaError as error:
         return PartitionResponse(
             partition_index=topic_partition.partition, error_code=error.code, error_message=error.message
@@ -88,4 +97,6 @@ def fail(message: DescribeProducersRequest, _: int, code: ErrorCode) -> Describe
     )
 
 
-API = ApiHandler(ApiKey.DESCRIBE_PRODUCERS, 0, 0, handle, fail)
+API = ApiHandler(
+    ApiKey.DESCRIBE_PRODUCERS, 0, 0, handle, lambda services: Parts(services.runner, services.replicas), fail
+)

@@ -6,11 +6,13 @@ or of those that are named. Any broker reads them from the coordination service.
 Errors: RESOURCE_NOT_FOUND, DUPLICATE_RESOURCE, REQUEST_TIMED_OUT.
 """
 
+from typing import NamedTuple
+
 from barnabas.base.tasks import list_of
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.later import answer_later, reply_once
-from barnabas.broker.apis.services import Services
+from barnabas.broker.apis.later import LaterAnswers, reply_once
 from barnabas.broker.cluster.steps import Steps
+from barnabas.broker.configuration.repository import ConfigRepository
 from barnabas.broker.requests.request import Request
 from barnabas.security.mechanisms import SCRAM_MECHANISMS
 from barnabas.security.scram import ScramCredential
@@ -26,17 +28,24 @@ from barnabas.wire.kafka.messages.describe_user_scram_credentials import (
 __all__ = ["API"]
 
 
-def _handle(services: Services, request: Request) -> None:
-    answer_later(services, request, _describe(services, request))
+class Parts(NamedTuple):
+    """What the handler uses."""
+
+    later: LaterAnswers
+    config_repository: ConfigRepository
 
 
-def _describe(services: Services, request: Request) -> Steps[None]:
+def _handle(parts: Parts, request: Request) -> None:
+    parts.later.answer(request, _describe(parts, request))
+
+
+def _describe(parts: Parts, request: Request) -> Steps[None]:
     message: DescribeUserScramCredentialsRequest = request.message
     named: dict[str, int] = {}
     for user in message.users or ():
         yield None
         named[user.name] = named.get(user.name, 0) + 1
-    known = yield from services.config_repository.read_users(list(named) or None)
+    known = yield from parts.config_repository.read_users(list(named) or None)
     if not named:
         results = yield from list_of(_result(user, credentials) for user, credentials in known.items() if credentials)
     else:
@@ -74,4 +83,10 @@ def _result(user: str, credentials: dict[str, ScramCredential]) -> DescribeUserS
     )
 
 
-API = ApiHandler(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0, _handle)
+API = ApiHandler(
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+    0,
+    0,
+    _handle,
+    lambda services: Parts(services.later, services.config_repository),
+)

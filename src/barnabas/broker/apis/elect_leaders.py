@@ -11,16 +11,18 @@ ELIGIBLE_LEADERS_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPT
 being deleted), INVALID_REQUEST, REQUEST_TIMED_OUT.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 from barnabas.base.ids import TopicPartition
-from barnabas.base.tasks import Task, done_here, list_of
+from barnabas.base.tasks import Runner, Task, done_here, list_of
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.first_updates import at_controller
-from barnabas.broker.apis.later import answer_later, reply_once, serve
-from barnabas.broker.apis.services import Services
+from barnabas.broker.apis.later import AtController, LaterAnswers, reply_once, serve
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.controller.delayed_elect_leader import wait_for_leaders
+from barnabas.broker.controller.service import Controller
+from barnabas.broker.metadata.cache import MetadataCache
+from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -37,16 +39,28 @@ _PREFERRED, _UNCLEAN = 0, 1
 _TYPES_FROM_VERSION = 1
 
 
-def _handle(services: Services, request: Request) -> None:
-    at_controller(services, request, lambda: _begin(services, request))
+class Parts(NamedTuple):
+    """What the handler uses."""
+
+    monotonic_ms: Callable[[], int]
+    runner: Runner
+    later: LaterAnswers
+    at_controller: AtController
+    purgatory: Purgatory
+    metadata: MetadataCache
+    controller: Controller
 
 
-def _begin(services: Services, request: Request) -> None:
+def _handle(parts: Parts, request: Request) -> None:
+    parts.at_controller.do(request, lambda: _begin(parts, request))
+
+
+def _begin(parts: Parts, request: Request) -> None:
     message: ElectLeadersRequest = request.message
     if _kind(request) not in (_PREFERRED, _UNCLEAN):
         request.fail(ErrorCode.INVALID_REQUEST)
     else:
-        answer_later(services, request, _elect(services, request, message), message.timeout_ms)
+        parts.later.answer(request, _elect(parts, request, message), message.timeout_ms)
 
 
 def _kind(request: Request) -> int:
@@ -54,14 +68,14 @@ def _kind(request: Request) -> int:
     return kind if request.version >= _TYPES_FROM_VERSION else _PREFERRED
 
 
-def _elect(services: Services, request: Request, message: ElectLeadersRequest) -> Steps[None]:
+def _elect(parts: Parts, request: Request, message: ElectLeadersRequest) -> Steps[None]:
     deadline_ms = request.received_ms + message.timeout_ms
     asked = None
     if message.topic_partitions is not None:
         asked = list(dict.fromkeys((yield from list_of(_named(message)))))
-    yield from services.controller.commands.await_failover()
-    partitions = list(services.controller.context.partitions()) if asked is None else asked
-    results = yield from services.controller.commands.elect_leaders(partitions, unclean=_kind(request) == _UNCLEAN)
+    yield from parts.controller.commands.await_failover()
+    partitions = list(parts.controller.context.partitions()) if asked is None else asked
+    results = yield from parts.controller.commands.elect_leaders(partitions, unclean=_kind(request) == _UNCLEAN)
     elected: dict[TopicPartition, int] = {}
     answers: dict[TopicPartition, KafkaError | None] = {}
     for topic_partition, result in results.items():
@@ -71,10 +85,10 @@ def _elect(services: Services, request: Request, message: ElectLeadersRequest) -
             answers[topic_partition] = result
 
     def respond(waited_for: Mapping[TopicPartition, KafkaError | None]) -> None:
-        serve(services, request, _respond(request, {**answers, **waited_for}))
+        serve(parts.runner, request, _respond(request, {**answers, **waited_for}))
 
-    left_ms = max(deadline_ms - services.clock.monotonic_ms(), 0)
-    request.waiter = wait_for_leaders(services.metadata, services.purgatory, elected, respond, left_ms)
+    left_ms = max(deadline_ms - parts.monotonic_ms(), 0)
+    request.waiter = wait_for_leaders(parts.metadata, parts.purgatory, elected, respond, left_ms)
 
 
 def _named(message: ElectLeadersRequest) -> Iterator[TopicPartition]:
@@ -108,4 +122,19 @@ def _fail(message: ElectLeadersRequest, version: int, code: ErrorCode) -> ElectL
     return ElectLeadersResponse(error_code=whole, replica_election_results=done_here(_results(answers)))
 
 
-API = ApiHandler(ApiKey.ELECT_LEADERS, 0, 2, _handle, _fail)
+API = ApiHandler(
+    ApiKey.ELECT_LEADERS,
+    0,
+    2,
+    _handle,
+    lambda services: Parts(
+        services.clock.monotonic_ms,
+        services.runner,
+        services.later,
+        services.at_controller,
+        services.purgatory,
+        services.metadata,
+        services.controller,
+    ),
+    _fail,
+)

@@ -23,17 +23,19 @@ UNSUPPORTED_COMPRESSION_TYPE, KAFKA_STORAGE_ERROR of a partition.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from barnabas.base.ids import ZERO_UUID, TopicPartition
-from barnabas.base.tasks import Task
+from barnabas.base.tasks import Runner, Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
 from barnabas.broker.apis.leader_hints import LeaderHints
-from barnabas.broker.apis.services import Services
-from barnabas.broker.replication.delayed_fetch import CONSUMER, FetchParams
-from barnabas.broker.replication.fetch_sessions import FetchContext, FetchPartitionData, PartitionFetch
+from barnabas.broker.configuration.broker_config import BrokerConfig
+from barnabas.broker.metadata.cache import MetadataCache
+from barnabas.broker.replication.delayed_fetch import CONSUMER, FetchHandler, FetchParams
+from barnabas.broker.replication.fetch_sessions import FetchContext, FetchPartitionData, FetchSessions, PartitionFetch
 from barnabas.broker.replication.reads import LOG_END, READ_COMMITTED, READ_UNCOMMITTED
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
@@ -62,12 +64,23 @@ as one of them."""
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
-def handle(services: Services, request: Request) -> None:
+class Parts(NamedTuple):
+    """What the handler uses."""
+
+    config: BrokerConfig
+    runner: Runner
+    metadata: MetadataCache
+    replicas: ReplicaManager
+    fetch_sessions: FetchSessions
+    fetch_handler: FetchHandler
+
+
+def handle(parts: Parts, request: Request) -> None:
     """Open the session's context and read."""
-    serve(services, request, _fetch(services, request))
+    serve(parts.runner, request, _fetch(parts, request))
 
 
-def _fetch(services: Services, request: Request) -> Task[None]:
+def _fetch(parts: Parts, request: Request) -> Task[None]:
     message: FetchRequest = request.message
     asked: list[PartitionFetch] = []
     for number, topic in enumerate(message.topics):
@@ -77,17 +90,17 @@ def _fetch(services: Services, request: Request) -> Task[None]:
             if first:
                 yield None
             some = topic.partitions[first : first + _PARTITIONS_A_STEP]
-            asked += _partitions(services, request.version, topic, some)
+            asked += _partitions(parts, request.version, topic, some)
     if request.is_abandoned:
         return
-    params = _params(message, request, services.config["fetch.max.bytes"])
+    params = _params(message, request, parts.config["fetch.max.bytes"])
     by_id = request.version >= _TOPIC_IDS
     forgotten: list[Any] = [
         (topic.topic_id if by_id else topic.topic, index)
         for topic in message.forgotten_topics_data
         for index in topic.partitions
     ]
-    context = services.fetch_sessions.open(
+    context = parts.fetch_sessions.open(
         message.session_id,
         message.session_epoch,
         asked,
@@ -99,8 +112,8 @@ def _fetch(services: Services, request: Request) -> Task[None]:
     if not isinstance(context, FetchContext):
         request.fail(context)
         return
-    respond = partial(_reply, services, request, context.session_id)
-    request.wait_in((yield from services.fetch_handler.fetch(params, context, respond)))
+    respond = partial(_reply, parts, request, context.session_id)
+    request.wait_in((yield from parts.fetch_handler.fetch(params, context, respond)))
 
 
 def _params(message: FetchRequest, request: Request, most_bytes: int) -> FetchParams:
@@ -131,11 +144,11 @@ def _params(message: FetchRequest, request: Request, most_bytes: int) -> FetchPa
 
 
 def _partitions(
-    services: Services, version: int, topic: FetchTopic, partitions: Sequence[FetchPartition]
+    parts: Parts, version: int, topic: FetchTopic, partitions: Sequence[FetchPartition]
 ) -> list[PartitionFetch]:
     """What the request asks of some partitions of a topic."""
     by_id = version >= _TOPIC_IDS
-    name = services.metadata.topic_name(topic.topic_id) if by_id else topic.topic
+    name = parts.metadata.topic_name(topic.topic_id) if by_id else topic.topic
     topic_key = topic.topic_id if by_id else topic.topic
     topic_id = topic.topic_id if by_id else ZERO_UUID
     return [
@@ -156,11 +169,11 @@ def _partitions(
 # The answer
 
 
-def _reply(services: Services, request: Request, session_id: int, found: Sequence[FetchPartitionData]) -> None:
-    serve(services, request, _respond(services, request, session_id, found))
+def _reply(parts: Parts, request: Request, session_id: int, found: Sequence[FetchPartitionData]) -> None:
+    serve(parts.runner, request, _respond(parts, request, session_id, found))
 
 
-def _respond(services: Services, request: Request, session_id: int, found: Sequence[FetchPartitionData]) -> Task[None]:
+def _respond(parts: Parts, request: Request, session_id: int, found: Sequence[FetchPartitionData]) -> Task[None]:
     errors = [data.error_code for data in found if data.error_code is not ErrorCode.NONE]
     if errors:
         known = [data for data in found if data.error_code not in _UNKNOWN]
@@ -183,7 +196,7 @@ def _respond(services: Services, request: Request, session_id: int, found: Seque
             yield None
     response = FetchResponse(session_id=session_id, responses=topics)
     if request.version >= _LEADER_HINTS and any(code in _MOVED for code in errors):
-        yield from _add_leader_hints(services, request, found, response)
+        yield from _add_leader_hints(parts, request, found, response)
     request.reply(response)
 
 
@@ -222,10 +235,10 @@ def _refusal(wanted: PartitionFetch, code: ErrorCode) -> PartitionData:
 
 
 def _add_leader_hints(
-    services: Services, request: Request, found: Sequence[FetchPartitionData], response: FetchResponse
+    parts: Parts, request: Request, found: Sequence[FetchPartitionData], response: FetchResponse
 ) -> Task[None]:
     """Add the current leaders of partitions that this broker does not lead (KIP-951)."""
-    hints = LeaderHints(services.replicas, services.metadata, request.client.listener)
+    hints = LeaderHints(parts.replicas, parts.metadata, request.client.listener)
     answers = (partition for topic in response.responses for partition in topic.partitions)
     for number, (data, answer) in enumerate(zip(found, answers, strict=True), 1):
         if not number % _PARTITIONS_A_STEP:
@@ -241,4 +254,17 @@ def _add_leader_hints(
     ]
 
 
-API = ApiHandler(ApiKey.FETCH, 4, 17, handle)
+API = ApiHandler(
+    ApiKey.FETCH,
+    4,
+    17,
+    handle,
+    lambda services: Parts(
+        services.config,
+        services.runner,
+        services.metadata,
+        services.replicas,
+        services.fetch_sessions,
+        services.fetch_handler,
+    ),
+)

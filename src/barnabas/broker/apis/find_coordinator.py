@@ -16,14 +16,18 @@ TRANSACTIONAL_ID_AUTHORIZATION_FAILED for transactional ids of a cluster without
 after most others librdkafka tries again until its timeout.
 """
 
+from typing import NamedTuple
+
 from barnabas.base.ids import TopicPartition
-from barnabas.base.tasks import Task
+from barnabas.base.tasks import Runner, Task
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.first_updates import when_topics_known
+from barnabas.broker.apis.first_updates import FirstUpdates
 from barnabas.broker.apis.later import serve
-from barnabas.broker.apis.services import Services
+from barnabas.broker.groups.service import GroupService
+from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.metadata.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_of
 from barnabas.broker.requests.request import Request
+from barnabas.broker.topics.topics import Topics
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.find_coordinator import (
@@ -37,68 +41,78 @@ _SHARE_SINCE_VERSION = 6
 _TRANSACTIONAL_ID = 1
 
 
-def handle(services: Services, request: Request) -> None:
-    """Answer from the metadata.
+class Parts(NamedTuple):
+    """What the handler uses."""
 
-    "No transactions here" ends a client, so that must come from metadata that is loaded."""
+    broker_id: int
+    runner: Runner
+    first_updates: FirstUpdates
+    metadata: MetadataCache
+    groups: GroupService
+    topics: Topics
+
+
+def handle(parts: Parts, request: Request) -> None:
+    """Answer from the metadata. "No transactions here" ends a client, so that must come from
+    metadata that is loaded."""
     if request.message.key_type == _TRANSACTIONAL_ID:
-        when_topics_known(services, request, [TRANSACTIONS_TOPIC], lambda: _answer(services, request))
+        parts.first_updates.when_topics_known(request, [TRANSACTIONS_TOPIC], lambda: _answer(parts, request))
     else:
-        _answer(services, request)
+        _answer(parts, request)
 
 
-def _answer(services: Services, request: Request) -> None:
-    serve(services, request, _find_all(services, request))
+def _answer(parts: Parts, request: Request) -> None:
+    serve(parts.runner, request, _find_all(parts, request))
 
 
-def _find_all(services: Services, request: Request) -> Task[None]:
+def _find_all(parts: Parts, request: Request) -> Task[None]:
     message = request.message
     found = []
     for key in message.coordinator_keys if request.version >= _SEVERAL_SINCE_VERSION else [message.key]:
         yield None
-        found.append(_find(services, request, key))
+        found.append(_find(parts, request, key))
     if request.version >= _SEVERAL_SINCE_VERSION:
         request.reply(FindCoordinatorResponse(coordinators=found))
     else:
         request.reply(_of_one(found[0]))
 
 
-def _find(services: Services, request: Request, key: str) -> Coordinator:
+def _find(parts: Parts, request: Request, key: str) -> Coordinator:
     match request.message.key_type:
         case 0:
-            return _find_group(services, request.client.listener, key)
+            return _find_group(parts, request.client.listener, key)
         case 2 if request.version >= _SHARE_SINCE_VERSION:
             return _unknown(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "share groups are not supported")
         case 1:
-            return _find_transaction(services, request.client.listener, key)
+            return _find_transaction(parts, request.client.listener, key)
         case other:
             return _unknown(key, ErrorCode.INVALID_REQUEST, f"there is no coordinator of type {other}")
 
 
-def _find_group(services: Services, listener: str, group_id: str) -> Coordinator:
-    if services.metadata.alive_broker(services.broker_id) is None:
+def _find_group(parts: Parts, listener: str, group_id: str) -> Coordinator:
+    if parts.metadata.alive_broker(parts.broker_id) is None:
         return _unknown(group_id, ErrorCode.COORDINATOR_NOT_AVAILABLE, "this broker is starting")
-    if OFFSETS_TOPIC not in services.metadata:
-        services.topics.auto_create([OFFSETS_TOPIC])
+    if OFFSETS_TOPIC not in parts.metadata:
+        parts.topics.auto_create([OFFSETS_TOPIC])
         return _unknown(group_id, ErrorCode.COORDINATOR_NOT_AVAILABLE, "the offsets topic is being created")
-    return _leader(services, listener, group_id, OFFSETS_TOPIC, services.groups.coordinator.partition_for(group_id))
+    return _leader(parts, listener, group_id, OFFSETS_TOPIC, parts.groups.coordinator.partition_for(group_id))
 
 
-def _find_transaction(services: Services, listener: str, transactional_id: str) -> Coordinator:
-    count = services.metadata.partition_count(TRANSACTIONS_TOPIC) if TRANSACTIONS_TOPIC in services.metadata else 0
+def _find_transaction(parts: Parts, listener: str, transactional_id: str) -> Coordinator:
+    count = parts.metadata.partition_count(TRANSACTIONS_TOPIC) if TRANSACTIONS_TOPIC in parts.metadata else 0
     if not count:
         return _unknown(
             transactional_id,
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
             "Transactions are not supported by this version of the broker.",
         )
-    return _leader(services, listener, transactional_id, TRANSACTIONS_TOPIC, partition_of(transactional_id, count))
+    return _leader(parts, listener, transactional_id, TRANSACTIONS_TOPIC, partition_of(transactional_id, count))
 
 
-def _leader(services: Services, listener: str, key: str, topic: str, number: int) -> Coordinator:
+def _leader(parts: Parts, listener: str, key: str, topic: str, number: int) -> Coordinator:
     topic_partition = TopicPartition(topic, number)
-    state = services.metadata.partition(topic_partition)
-    end = services.metadata.leader_endpoint(topic_partition, listener)
+    state = parts.metadata.partition(topic_partition)
+    end = parts.metadata.leader_endpoint(topic_partition, listener)
     if state is None or end is None:
         return _unknown(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic_partition} has no leader")
     return Coordinator(key=key, node_id=state.leader, host=end.host, port=end.port, error_message="")
@@ -127,4 +141,13 @@ def fail(message: FindCoordinatorRequest, version: int, code: ErrorCode) -> Find
     return _of_one(_unknown(message.key, code, code.message))
 
 
-API = ApiHandler(ApiKey.FIND_COORDINATOR, 0, 6, handle, fail)
+API = ApiHandler(
+    ApiKey.FIND_COORDINATOR,
+    0,
+    6,
+    handle,
+    lambda services: Parts(
+        services.broker_id, services.runner, services.first_updates, services.metadata, services.groups, services.topics
+    ),
+    fail,
+)

@@ -8,20 +8,20 @@ cache that is still empty.
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from barnabas.broker.apis.services import Services
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = ["FIRST_UPDATES", "TOPICS_WAIT_MS", "at_controller", "stop_waiting", "when_loaded", "when_topics_known"]
+__all__ = ["TOPICS_WAIT_MS", "FirstUpdates"]
 
 logger = logging.getLogger(__name__)
 
-FIRST_UPDATES = "metadata"
-"""The purgatory's key for requests that came before the controller's first
-UpdateMetadata requests."""
+_FIRST_UPDATES = "metadata"
+"""The purgatory's key for requests that came before the controller's first UpdateMetadata
+requests."""
 _BROKERS_WAIT_MS = 10_000
 TOPICS_WAIT_MS = 3000
 """How long requests wait for topics that this broker has logs of, once it knows the live brokers.
@@ -30,29 +30,50 @@ Such a topic may have been deleted, or its replica moved, while the broker was d
 """
 
 
-def when_loaded(
-    services: Services, request: Request, answer: Callable[[], None], is_known: Callable[[], bool] = lambda: False
-) -> None:
-    """Answer ``request`` as soon as the metadata is loaded or ``is_known``, or when
-    nothing more is to be expected."""
-    metadata = services.metadata
-    if not metadata.is_loading or is_known():
-        answer()
-        return
+@dataclass(frozen=True, slots=True)
+class FirstUpdates:
+    """Keeps requests until what they name is known, or nothing more is to be expected."""
 
-    def attempt(_: object) -> bool:
-        is_over = not metadata.is_loading or is_known()
-        if is_over:
+    metadata: MetadataCache
+    purgatory: Purgatory
+
+    def when_loaded(
+        self, request: Request, answer: Callable[[], None], is_known: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Answer ``request`` as soon as the metadata is loaded or ``is_known``, or when nothing
+        more is to be expected."""
+        metadata = self.metadata
+        if not metadata.is_loading or is_known():
+            answer()
+            return
+
+        def attempt(_: object) -> bool:
+            is_over = not metadata.is_loading or is_known()
+            if is_over:
+                _answer_or_fail(request, answer)
+            return is_over
+
+        def expire() -> None:
+            if metadata.has_brokers:  # else the topics are still to come, after them
+                self.stop_waiting()
             _answer_or_fail(request, answer)
-        return is_over
 
-    def expire() -> None:
-        if metadata.has_brokers:  # else the topics are still to come, after them
-            stop_waiting(metadata, services.purgatory)
-        _answer_or_fail(request, answer)
+        wait_ms = TOPICS_WAIT_MS if metadata.has_brokers else _BROKERS_WAIT_MS
+        request.waiter = self.purgatory.watch([_FIRST_UPDATES], attempt, expire, wait_ms)
 
-    wait_ms = TOPICS_WAIT_MS if metadata.has_brokers else _BROKERS_WAIT_MS
-    request.waiter = services.purgatory.watch([FIRST_UPDATES], attempt, expire, wait_ms)
+    def when_topics_known(self, request: Request, topics: Sequence[str], answer: Callable[[], None]) -> None:
+        """Answer ``request`` as soon as this broker knows these topics, or has all that it will be
+        sent."""
+        self.when_loaded(request, answer, lambda: all(topic in self.metadata for topic in topics))
+
+    def received(self) -> None:
+        """Answer those that the metadata suffices for, now that more of it has come."""
+        self.purgatory.check_and_complete(_FIRST_UPDATES)
+
+    def stop_waiting(self) -> None:
+        """Answer all that wait, whatever is missing."""
+        self.metadata.stop_expecting()
+        self.purgatory.check_and_complete(_FIRST_UPDATES)
 
 
 def _answer_or_fail(request: Request, answer: Callable[[], None]) -> None:
@@ -65,31 +86,3 @@ def _answer_or_fail(request: Request, answer: Callable[[], None]) -> None:
             logger.exception("[%s] failed", request)
         if not request.is_answered:
             request.fail(code)
-
-
-def stop_waiting(metadata: MetadataCache, purgatory: Purgatory) -> None:
-    """Answer all that wait, whatever is missing."""
-    metadata.stop_expecting()
-    purgatory.check_and_complete(FIRST_UPDATES)
-
-
-def at_controller(services: Services, request: Request, work: Callable[[], None]) -> None:
-    """Do ``work``, which only the active controller does.
-
-    A broker that has just started waits to learn which broker that is. It may be the one that a
-    client knows from before. librdkafka's AdminClient does not ask again after NOT_CONTROLLER.
-    """
-
-    def attempt() -> None:
-        if services.controller.is_active:
-            work()
-        else:
-            request.fail(ErrorCode.NOT_CONTROLLER)
-
-    when_loaded(services, request, attempt, lambda: services.controller.is_active or services.metadata.has_brokers)
-
-
-def when_topics_known(services: Services, request: Request, topics: Sequence[str], answer: Callable[[], None]) -> None:
-    """Answer ``request`` as soon as this broker knows these topics, or has all that
-    it will be sent."""
-    when_loaded(services, request, answer, lambda: all(topic in services.metadata for topic in topics))

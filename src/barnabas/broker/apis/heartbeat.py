@@ -9,15 +9,15 @@ UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS
 """
 
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.services import Services
+from barnabas.broker.groups.service import GroupService
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.messages.heartbeat import HeartbeatResponse
 
 
-def handle(services: Services, request: Request) -> None:
+def handle(groups: GroupService, request: Request) -> None:
     """Answer at once."""
-    request.reply(HeartbeatResponse(error_code=services.groups.heartbeat(request.message)))
+    request.reply(HeartbeatResponse(error_code=groups.heartbeat(request.message)))
 
 
-API = ApiHandler(ApiKey.HEARTBEAT, 0, 4, handle)
+API = ApiHandler(ApiKey.HEARTBEAT, 0, 4, handle, lambda services: services.groups)

@@ -7,11 +7,10 @@ Errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, INVALID_REQUEST, REQUEST_TIM
 """
 
 from barnabas.base.tasks import list_of
-from barnabas.broker.apis.alter_configs import alter_resources, resource_results, when_resources_known
+from barnabas.broker.apis.alter_configs import Parts, alter_resources, resource_results, when_resources_known
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import reply_once
 from barnabas.broker.apis.request_sizes import LIMIT_OF_ALL
-from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.configuration.config_admin import ResourceChange
 from barnabas.broker.requests.request import Request
@@ -27,18 +26,18 @@ from barnabas.wire.kafka.messages.incremental_alter_configs import (
 __all__ = ["API"]
 
 
-def _handle(services: Services, request: Request) -> None:
-    when_resources_known(services, request, _alter(services, request, request.message))
+def _handle(parts: Parts, request: Request) -> None:
+    when_resources_known(parts, request, _alter(parts, request, request.message))
 
 
-def _alter(services: Services, request: Request, message: IncrementalAlterConfigsRequest) -> Steps[None]:
+def _alter(parts: Parts, request: Request, message: IncrementalAlterConfigsRequest) -> Steps[None]:
     def change(resource: AlterConfigsResource) -> Steps[ResourceChange]:
         operations = yield from list_of(
             (config.name, config.config_operation, config.value) for config in resource.configs
         )
         return ResourceChange(resource.resource_type, resource.resource_name, operations, replaces_all=False)
 
-    failures = yield from alter_resources(services, message, change)
+    failures = yield from alter_resources(parts, message, change)
     results = yield from list_of(resource_results(AlterConfigsResourceResponse, message.resources, failures))
     reply_once(request, IncrementalAlterConfigsResponse(responses=results))
 
@@ -50,4 +49,12 @@ def _fail(message: IncrementalAlterConfigsRequest, _version: int, code: ErrorCod
     )
 
 
-API = ApiHandler(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, _handle, _fail, max_request_bytes=LIMIT_OF_ALL)
+API = ApiHandler(
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    0,
+    1,
+    _handle,
+    lambda services: Parts(services.later, services.first_updates, services.config_admin),
+    _fail,
+    max_request_bytes=LIMIT_OF_ALL,
+)

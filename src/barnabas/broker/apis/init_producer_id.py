@@ -10,17 +10,26 @@ Errors: INVALID_REQUEST, UNSUPPORTED_VERSION, COORDINATOR_LOAD_IN_PROGRESS (no b
 had now), UNKNOWN_SERVER_ERROR (all ids are used up).
 """
 
+from typing import NamedTuple
+
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.later import answer_when_done, reply_once
-from barnabas.broker.apis.services import Services
+from barnabas.broker.apis.later import LaterAnswers, reply_once
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.requests.request import Request
+from barnabas.broker.transactions.producer_ids import ProducerIds
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 
-def handle(services: Services, request: Request) -> None:
+class Parts(NamedTuple):
+    """What the handler uses."""
+
+    later: LaterAnswers
+    producer_ids: ProducerIds
+
+
+def handle(parts: Parts, request: Request) -> None:
     """Take an id of this broker's block, or fetch a new block first."""
     message: InitProducerIdRequest = request.message
     if message.transactional_id is not None:
@@ -29,15 +38,15 @@ def handle(services: Services, request: Request) -> None:
     if (message.producer_id == -1) != (message.producer_epoch == -1):
         request.fail(ErrorCode.INVALID_REQUEST)
         return
-    producer_id = services.producer_ids.take()
+    producer_id = parts.producer_ids.take()
     if producer_id is not None:
         request.reply(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
     else:
-        answer_when_done(services, request, _after_refill(services, request))
+        parts.later.answer_when_done(request, _after_refill(parts, request))
 
 
-def _after_refill(services: Services, request: Request) -> Steps[None]:
-    producer_id = yield from services.producer_ids.next()
+def _after_refill(parts: Parts, request: Request) -> Steps[None]:
+    producer_id = yield from parts.producer_ids.next()
     reply_once(request, InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
 
 
@@ -46,4 +55,6 @@ def fail(_: InitProducerIdRequest, __: int, code: ErrorCode) -> InitProducerIdRe
     return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
 
 
-API = ApiHandler(ApiKey.INIT_PRODUCER_ID, 0, 5, handle, fail)
+API = ApiHandler(
+    ApiKey.INIT_PRODUCER_ID, 0, 5, handle, lambda services: Parts(services.later, services.producer_ids), fail
+)

@@ -16,7 +16,7 @@ metadata, or a request of more than 4 MiB.
 """
 
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.services import Services
+from barnabas.broker.groups.service import GroupService
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
@@ -28,7 +28,7 @@ names that are not ASCII."""
 _PROTOCOL_NAME_IS_NULLABLE_SINCE_VERSION = 7
 
 
-def handle(services: Services, request: Request) -> None:
+def handle(groups: GroupService, request: Request) -> None:
     """Answer when the member is in a generation, or cannot be."""
 
     def reply(response: JoinGroupResponse) -> None:
@@ -36,9 +36,15 @@ def handle(services: Services, request: Request) -> None:
             response.protocol_name = ""
         request.reply(response)
 
-    services.groups.join(request.message, request.version, request.client_id or "", f"/{request.client.host}", reply)
+    groups.join(request.message, request.version, request.client_id or "", f"/{request.client.host}", reply)
 
 
 API = ApiHandler(
-    ApiKey.JOIN_GROUP, 0, 9, handle, max_request_bytes=_MAX_REQUEST_BYTES, too_large=ErrorCode.INVALID_REQUEST
+    ApiKey.JOIN_GROUP,
+    0,
+    9,
+    handle,
+    lambda services: services.groups,
+    max_request_bytes=_MAX_REQUEST_BYTES,
+    too_large=ErrorCode.INVALID_REQUEST,
 )

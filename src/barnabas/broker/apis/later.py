@@ -6,26 +6,21 @@ for the time limit.
 """
 
 import logging
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from barnabas.base.tasks import Task
-from barnabas.broker.apis.first_updates import at_controller
-from barnabas.broker.apis.services import Services
+from barnabas.base.clock import CallLater
+from barnabas.base.tasks import Runner, Task
+from barnabas.broker.apis.first_updates import FirstUpdates
 from barnabas.broker.cluster.steps import Steps
+from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.requests.request import Request
 from barnabas.wire.jute.errors import ErrorCode as Keeper
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = [
-    "answer_at_controller",
-    "answer_later",
-    "answer_when_done",
-    "keeper_failure",
-    "reply_once",
-    "serve",
-    "serve_in_order",
-]
+__all__ = ["AtController", "LaterAnswers", "answer_failure", "keeper_failure", "reply_once", "serve"]
 
 logger = logging.getLogger(__name__)
 
@@ -40,29 +35,63 @@ def keeper_failure(error: KeeperError) -> KafkaError:
     return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The coordination service refused: {error}")
 
 
-def answer_later(services: Services, request: Request, steps: Steps[None], timeout_ms: int | None = None) -> None:
-    """Perform ``steps``, which answer ``request``; if they fail before that, the
-    answer carries the error.
+@dataclass(frozen=True, slots=True)
+class LaterAnswers:
+    """Performs steps that answer requests."""
 
-    ``timeout_ms`` is what the client grants (request.timeout.ms unless given). Work that waits
-    longer, because the coordination service is away, is answered with REQUEST_TIMED_OUT and
-    continues: the change may still be made.
-    """
-    granted_ms = services.config["request.timeout.ms"] if timeout_ms is None else max(timeout_ms, 0)
-    if request.timer is None:
-        request.timer = services.call_later(granted_ms + _GRACE_MS, lambda: _fail(request, ErrorCode.REQUEST_TIMED_OUT))
-    services.start(_with_timeout(request, steps))
+    start: Callable[[Steps[None]], None]
+    """Performs steps in the background: what waits for the coordination service or another
+    broker."""
+    call_later: CallLater
+    config: BrokerConfig
+
+    def answer(self, request: Request, steps: Steps[None], timeout_ms: int | None = None) -> None:
+        """Perform ``steps``, which answer ``request``; if they fail before that, the answer carries
+        the error.
+
+        ``timeout_ms`` is what the client grants (request.timeout.ms unless given). Work that waits
+        longer, because the coordination service is away, is answered with REQUEST_TIMED_OUT and
+        continues: the change may still be made.
+        """
+        granted_ms = self.config["request.timeout.ms"] if timeout_ms is None else max(timeout_ms, 0)
+        if request.timer is None:
+            request.timer = self.call_later(granted_ms + _GRACE_MS, lambda: _fail(request, ErrorCode.REQUEST_TIMED_OUT))
+        self.start(_with_timeout(request, steps))
+
+    def answer_when_done(self, request: Request, steps: Steps[None]) -> None:
+        """As `answer`, without a timeout: for requests whose sender has one of its own."""
+        self.start(_with_errors(request, steps))
 
 
-def answer_at_controller(services: Services, request: Request, steps: Steps[None]) -> None:
-    """As `answer_later` with the timeout in the request, if this broker is the
-    active controller."""
-    at_controller(services, request, lambda: answer_later(services, request, steps, request.message.timeout_ms))
+@dataclass(frozen=True, slots=True)
+class AtController:
+    """Serves requests that only the active controller serves; the others get NOT_CONTROLLER."""
 
+    first_updates: FirstUpdates
+    later: LaterAnswers
+    is_active: Callable[[], bool]
 
-def answer_when_done(services: Services, request: Request, steps: Steps[None]) -> None:
-    """As `answer_later`, without a timeout: for requests whose sender has one of its own."""
-    services.start(_with_errors(request, steps))
+    def do(self, request: Request, work: Callable[[], None]) -> None:
+        """Do ``work``. A broker that has just started waits to learn which broker is the
+        controller.
+
+        It may be the one that a client knows from before. librdkafka's AdminClient does not ask
+        again after NOT_CONTROLLER.
+        """
+
+        def attempt() -> None:
+            if self.is_active():
+                work()
+            else:
+                request.fail(ErrorCode.NOT_CONTROLLER)
+
+        self.first_updates.when_loaded(
+            request, attempt, lambda: self.is_active() or self.first_updates.metadata.has_brokers
+        )
+
+    def answer(self, request: Request, steps: Steps[None]) -> None:
+        """As `LaterAnswers.answer` with the timeout in the request."""
+        self.do(request, lambda: self.later.answer(request, steps, request.message.timeout_ms))
 
 
 def _with_timeout(request: Request, steps: Steps[None]) -> Steps[None]:
@@ -95,17 +124,13 @@ def _fail(request: Request, code: ErrorCode) -> None:
         request.fail(code)
 
 
-def serve(services: Services, request: Request, work: Task[None]) -> None:
+def serve(runner: Runner, request: Request, work: Task[None]) -> None:
     """Do work that answers ``request``; if it fails before, the answer carries the error."""
-    services.runner.start(work, None, _failed, request)
+    runner.start(work, None, answer_failure, request)
 
 
-def serve_in_order(services: Services, request: Request, work: Task[None]) -> None:
-    """As `serve`, for requests of the controller: each begins when those before it are done."""
-    services.control_requests.start(work, failed=_failed, about=request)
-
-
-def _failed(request: Request, error: Exception) -> None:
+def answer_failure(request: Request, error: Exception) -> None:
+    """Answer a request whose work has failed, unless it has its answer."""
     if isinstance(error, KafkaError):
         _fail(request, error.code)
     else:

@@ -13,15 +13,17 @@ Errors: STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH of the whole request; INCONSI
 STALE_CONTROLLER_EPOCH (an older leader epoch), KAFKA_STORAGE_ERROR of a partition.
 """
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
-from barnabas.base.tasks import Beside, Task
+from barnabas.base.tasks import Beside, Runner, Task
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.control_requests import check_epochs
-from barnabas.broker.apis.later import serve_in_order
-from barnabas.broker.apis.services import Services
+from barnabas.broker.apis.control_requests import ControlRequests
 from barnabas.broker.replication.partition import StateChange
-from barnabas.broker.replication.replica_manager import new_folders, write_leader_epochs
+from barnabas.broker.replication.replica_manager import ReplicaManager, new_folders, write_leader_epochs
 from barnabas.broker.requests.request import Request
+from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.partition_log import PartitionLog
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
@@ -39,19 +41,30 @@ _BY_TOPIC_ID = 5
 _CHANGES_A_STEP = 16
 
 
-def handle(services: Services, request: Request) -> None:
+class Parts(NamedTuple):
+    """What the handler uses."""
+
+    broker_id: int
+    wall_ms: Callable[[], int]
+    runner: Runner
+    control_requests: ControlRequests
+    replicas: ReplicaManager
+    log_dirs: LogDirs
+
+
+def handle(parts: Parts, request: Request) -> None:
     """Change the roles in the order of the controller's requests."""
-    serve_in_order(services, request, _change_roles(services, request))
+    parts.control_requests.serve(request, _change_roles(parts, request))
 
 
-def _change_roles(services: Services, request: Request) -> Task[None]:
-    """Make the folders of new partitions beside the event loop, then change roles
-    and inform the subscribers.
+def _change_roles(parts: Parts, request: Request) -> Task[None]:
+    """Make the folders of new partitions beside the event loop, then change roles and inform the
+    subscribers.
 
     A role is changed and announced in one step: a fetcher, for instance, never meets a leader.
     """
     message: LeaderAndIsrRequest = request.message
-    check_epochs(services, message.broker_epoch, message.controller_epoch)
+    parts.control_requests.check_epochs(message.broker_epoch, message.controller_epoch)
     changes = [
         (TopicPartition(state.topic_name, state.partition_index), ZERO_UUID, _change(state))
         for state in message.ungrouped_partition_states
@@ -61,15 +74,15 @@ def _change_roles(services: Services, request: Request) -> Task[None]:
             changes.append((TopicPartition(topic.topic_name, state.partition_index), topic.topic_id, _change(state)))
             yield None
     yield None
-    for folders in new_folders(services.log_dirs, services.broker_id, changes):
+    for folders in new_folders(parts.log_dirs, parts.broker_id, changes):
         yield Beside(folders.run)
-        services.log_dirs.new_folders.take(folders)
-    now_ms = services.clock.wall_ms()
+        parts.log_dirs.new_folders.take(folders)
+    now_ms = parts.wall_ms()
     results: list[tuple[str, Uuid, int, ErrorCode]] = []
     unwritten: list[PartitionLog] = []
     for first in range(0, len(changes), _CHANGES_A_STEP):
         some = changes[first : first + _CHANGES_A_STEP]
-        outcome = services.replicas.become_leader_or_follower(some, now_ms)
+        outcome = parts.replicas.become_leader_or_follower(some, now_ms)
         results += [
             (topic_partition.topic, topic_id, topic_partition.partition, code)
             for (topic_partition, topic_id, _), code in zip(some, outcome.codes, strict=True)
@@ -78,7 +91,7 @@ def _change_roles(services: Services, request: Request) -> Task[None]:
         yield None
     request.reply(_response(request.version, results))
     if unwritten:
-        services.runner.start(write_leader_epochs(unwritten))
+        parts.runner.start(write_leader_epochs(unwritten))
 
 
 def _change(state: LeaderAndIsrPartitionState) -> StateChange:
@@ -110,4 +123,18 @@ def _response(version: int, results: list[tuple[str, Uuid, int, ErrorCode]]) -> 
     return LeaderAndIsrResponse(topics=list(topics.values()))
 
 
-API = ApiHandler(ApiKey.LEADER_AND_ISR, 2, 7, handle, inter_broker=True)
+API = ApiHandler(
+    ApiKey.LEADER_AND_ISR,
+    2,
+    7,
+    handle,
+    lambda services: Parts(
+        services.broker_id,
+        services.clock.wall_ms,
+        services.runner,
+        services.control_requests,
+        services.replicas,
+        services.log_dirs,
+    ),
+    inter_broker=True,
+)

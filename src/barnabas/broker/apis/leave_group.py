@@ -9,9 +9,12 @@ Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR
 UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
 """
 
+from typing import NamedTuple
+
+from barnabas.base.tasks import Runner
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
-from barnabas.broker.apis.services import Services
+from barnabas.broker.groups.service import GroupService
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.messages.leave_group import LeaveGroupResponse, MemberIdentity
@@ -19,11 +22,18 @@ from barnabas.wire.kafka.messages.leave_group import LeaveGroupResponse, MemberI
 _SEVERAL_SINCE_VERSION = 3
 
 
-def handle(services: Services, request: Request) -> None:
+class Parts(NamedTuple):
+    """What the handler uses."""
+
+    runner: Runner
+    groups: GroupService
+
+
+def handle(parts: Parts, request: Request) -> None:
     """Answer at once; the others rebalance meanwhile."""
     message = request.message
     if request.version >= _SEVERAL_SINCE_VERSION:
-        serve(services, request, services.groups.leave(message, request.reply))
+        serve(parts.runner, request, parts.groups.leave(message, request.reply))
         return
 
     def reply(response: LeaveGroupResponse) -> None:
@@ -33,7 +43,7 @@ def handle(services: Services, request: Request) -> None:
         request.reply(response)
 
     message.members = [MemberIdentity(member_id=message.member_id)]
-    serve(services, request, services.groups.leave(message, reply))
+    serve(parts.runner, request, parts.groups.leave(message, reply))
 
 
-API = ApiHandler(ApiKey.LEAVE_GROUP, 0, 5, handle)
+API = ApiHandler(ApiKey.LEAVE_GROUP, 0, 5, handle, lambda services: Parts(services.runner, services.groups))

@@ -8,36 +8,50 @@ The groups that this broker coordinates.
 Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS (beside the groups that are loaded).
 """
 
+from typing import NamedTuple
+
 from barnabas.base.ids import TopicPartition
-from barnabas.base.tasks import Task
+from barnabas.base.tasks import Runner, Task
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.first_updates import when_loaded
+from barnabas.broker.apis.first_updates import FirstUpdates
 from barnabas.broker.apis.later import serve
-from barnabas.broker.apis.services import Services
 from barnabas.broker.groups.queries import list_groups
+from barnabas.broker.groups.service import GroupService
+from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.metadata.internal_topics import OFFSETS_TOPIC
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.list_groups import ListGroupsResponse
 
 
-def handle(services: Services, request: Request) -> None:
-    """Answer from memory, while loading with what is there.
+class Parts(NamedTuple):
+    """What the handler uses."""
 
-    A broker that has just started waits to learn what it leads."""
-    when_loaded(services, request, lambda: serve(services, request, _list(services, request)))
+    broker_id: int
+    runner: Runner
+    first_updates: FirstUpdates
+    metadata: MetadataCache
+    replicas: ReplicaManager
+    groups: GroupService
 
 
-def _list(services: Services, request: Request) -> Task[None]:
-    coordinator = services.groups.coordinator
+def handle(parts: Parts, request: Request) -> None:
+    """Answer from memory, while loading with what is there. A broker that has just started waits to
+    learn what it leads."""
+    parts.first_updates.when_loaded(request, lambda: serve(parts.runner, request, _list(parts, request)))
+
+
+def _list(parts: Parts, request: Request) -> Task[None]:
+    coordinator = parts.groups.coordinator
     if not coordinator.is_active:
         request.reply(ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, groups=[]))
         return
     message = request.message
-    is_loading = _is_loading(services)
+    is_loading = _is_loading(parts)
     groups = yield from list_groups(coordinator, message.states_filter, message.types_filter)
-    is_loading = is_loading or _is_loading(services)  # it may have begun meanwhile
+    is_loading = is_loading or _is_loading(parts)  # it may have begun meanwhile
     request.reply(
         ListGroupsResponse(
             error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NONE, groups=groups
@@ -45,13 +59,26 @@ def _list(services: Services, request: Request) -> Task[None]:
     )
 
 
-def _is_loading(services: Services) -> bool:
+def _is_loading(parts: Parts) -> bool:
     """Whether groups of this broker are still to come: of a partition whose leadership has not
     reached it since its start, too."""
-    return services.groups.coordinator.is_loading or any(
-        state.leader == services.broker_id and services.replicas.get(TopicPartition(OFFSETS_TOPIC, number)) is None
-        for number, state in services.metadata.partitions(OFFSETS_TOPIC).items()
+    return parts.groups.coordinator.is_loading or any(
+        state.leader == parts.broker_id and parts.replicas.get(TopicPartition(OFFSETS_TOPIC, number)) is None
+        for number, state in parts.metadata.partitions(OFFSETS_TOPIC).items()
     )
 
 
-API = ApiHandler(ApiKey.LIST_GROUPS, 0, 5, handle)
+API = ApiHandler(
+    ApiKey.LIST_GROUPS,
+    0,
+    5,
+    handle,
+    lambda services: Parts(
+        services.broker_id,
+        services.runner,
+        services.first_updates,
+        services.metadata,
+        services.replicas,
+        services.groups,
+    ),
+)

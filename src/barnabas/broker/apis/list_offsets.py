@@ -19,14 +19,15 @@ FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, KAFKA_STORAGE_ERROR.
 """
 
 from collections import Counter
+from typing import NamedTuple
 
 from barnabas.base.ids import TopicPartition
-from barnabas.base.tasks import Task
+from barnabas.base.tasks import Runner, Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
-from barnabas.broker.apis.services import Services
 from barnabas.broker.replication.list_offsets import offset_for_timestamp
 from barnabas.broker.replication.reads import LOG_END, READ_COMMITTED, READ_UNCOMMITTED, Isolation
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.requests.request import Request
 from barnabas.log.timestamps import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
 from barnabas.wire.kafka.api import ApiKey
@@ -44,12 +45,19 @@ _LEADER_EPOCHS_FROM = 4
 _OFFSET_NOT_AVAILABLE_FROM = 5
 
 
-def handle(services: Services, request: Request) -> None:
+class Parts(NamedTuple):
+    """What the handler uses."""
+
+    runner: Runner
+    replicas: ReplicaManager
+
+
+def handle(parts: Parts, request: Request) -> None:
     """Look every partition up."""
-    serve(services, request, _look_up(services, request))
+    serve(parts.runner, request, _look_up(parts, request))
 
 
-def _look_up(services: Services, request: Request) -> Task[None]:
+def _look_up(parts: Parts, request: Request) -> Task[None]:
     message: ListOffsetsRequest = request.message
     counts = yield from _count(message)
     isolation = _isolation(message)
@@ -69,7 +77,7 @@ def _look_up(services: Services, request: Request) -> Task[None]:
                 if partition.timestamp < 0 and request.version < _SINCE_VERSION.get(partition.timestamp, 99):
                     raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
                 found = yield from offset_for_timestamp(
-                    services.replicas.partition(name),
+                    parts.replicas.partition(name),
                     partition.timestamp,
                     current_leader_epoch=partition.current_leader_epoch,
                     isolation=isolation,
@@ -126,4 +134,4 @@ def fail(message: ListOffsetsRequest, _: int, code: ErrorCode) -> ListOffsetsRes
     )
 
 
-API = ApiHandler(ApiKey.LIST_OFFSETS, 1, 9, handle, fail)
+API = ApiHandler(ApiKey.LIST_OFFSETS, 1, 9, handle, lambda services: Parts(services.runner, services.replicas), fail)

@@ -5,12 +5,14 @@ Which partitions have replicas on the move, and how (KIP-455).
 Errors: NOT_CONTROLLER, REQUEST_TIMED_OUT.
 """
 
+from typing import NamedTuple
+
 from barnabas.base.ids import TopicPartition
 from barnabas.base.tasks import list_of
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.later import answer_at_controller, reply_once
-from barnabas.broker.apis.services import Services
+from barnabas.broker.apis.later import AtController, reply_once
 from barnabas.broker.cluster.steps import Steps
+from barnabas.broker.controller.service import Controller
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.messages.list_partition_reassignments import (
@@ -23,17 +25,24 @@ from barnabas.wire.kafka.messages.list_partition_reassignments import (
 __all__ = ["API"]
 
 
-def _handle(services: Services, request: Request) -> None:
-    answer_at_controller(services, request, _list(services, request, request.message))
+class Parts(NamedTuple):
+    """What the handler uses."""
+
+    at_controller: AtController
+    controller: Controller
 
 
-def _list(services: Services, request: Request, message: ListPartitionReassignmentsRequest) -> Steps[None]:
+def _handle(parts: Parts, request: Request) -> None:
+    parts.at_controller.answer(request, _list(parts, request, request.message))
+
+
+def _list(parts: Parts, request: Request, message: ListPartitionReassignmentsRequest) -> Steps[None]:
     asked = None
     if message.topics is not None:
         names = (TopicPartition(topic.name, index) for topic in message.topics for index in topic.partition_indexes)
         asked = set((yield from list_of(names)))
     topics: dict[str, OngoingTopicReassignment] = {}
-    moves = yield from services.controller.commands.list_reassignments(asked)
+    moves = yield from parts.controller.commands.list_reassignments(asked)
     for (name, index), assignment in moves.items():
         topics.setdefault(name, OngoingTopicReassignment(name=name)).partitions.append(
             OngoingPartitionReassignment(
@@ -46,4 +55,10 @@ def _list(services: Services, request: Request, message: ListPartitionReassignme
     reply_once(request, ListPartitionReassignmentsResponse(topics=list(topics.values())))
 
 
-API = ApiHandler(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, _handle)
+API = ApiHandler(
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    0,
+    0,
+    _handle,
+    lambda services: Parts(services.at_controller, services.controller),
+)

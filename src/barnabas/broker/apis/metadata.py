@@ -22,17 +22,19 @@ LISTENER_NOT_FOUND, INVALID_REQUEST.
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from barnabas.base.ids import ZERO_UUID
-from barnabas.base.tasks import Task
+from barnabas.base.tasks import Runner, Task
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.first_updates import when_loaded
+from barnabas.broker.apis.first_updates import FirstUpdates
 from barnabas.broker.apis.later import serve
-from barnabas.broker.apis.services import Services
+from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.metadata.internal_topics import INTERNAL_TOPICS
 from barnabas.broker.requests.request import Request
 from barnabas.broker.topics.planning import validate_topic_name
+from barnabas.broker.topics.topics import Topics
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
@@ -56,17 +58,26 @@ _LISTENER_ERROR_FROM_VERSION = 6
 _CLUSTER_OPERATIONS_VERSIONS = range(8, 11)
 
 
-def _handle(services: Services, request: Request) -> None:
+class Parts(NamedTuple):
+    """What the handler uses."""
+
+    config: BrokerConfig
+    runner: Runner
+    first_updates: FirstUpdates
+    metadata: MetadataCache
+    topics: Topics
+
+
+def _handle(parts: Parts, request: Request) -> None:
     """Answer once the controller's first updates have arrived.
 
     Some clients wait for minutes after a list without brokers, and many take a topic that is
     missing for a deleted one.
     """
-    when_loaded(
-        services,
+    parts.first_updates.when_loaded(
         request,
-        lambda: _answer(services, request),
-        lambda: _is_known(services.metadata, request.message),
+        lambda: _answer(parts, request),
+        lambda: _is_known(parts.metadata, request.message),
     )
 
 
@@ -82,19 +93,19 @@ def _is_known(metadata: MetadataCache, message: MetadataRequest) -> bool:
     )
 
 
-def _answer(services: Services, request: Request) -> None:
-    serve(services, request, _describe(services, request))
+def _answer(parts: Parts, request: Request) -> None:
+    serve(parts.runner, request, _describe(parts, request))
 
 
-def _describe(services: Services, request: Request) -> Task[None]:
+def _describe(parts: Parts, request: Request) -> Task[None]:
     message: MetadataRequest = request.message
-    topics = yield from _topics(services, request, message)
+    topics = yield from _topics(parts, request, message)
     if message.include_topic_authorized_operations:
         topics = [_with_operations(topic) for topic in topics]
     response = MetadataResponse(
-        brokers=services.metadata.describe_brokers(request.client.listener),
-        cluster_id=services.metadata.cluster_id,
-        controller_id=services.metadata.controller_id,
+        brokers=parts.metadata.describe_brokers(request.client.listener),
+        cluster_id=parts.metadata.cluster_id,
+        controller_id=parts.metadata.controller_id,
         topics=topics,
     )
     if message.include_cluster_authorized_operations and request.version in _CLUSTER_OPERATIONS_VERSIONS:
@@ -102,9 +113,9 @@ def _describe(services: Services, request: Request) -> Task[None]:
     request.reply(response)
 
 
-def _topics(services: Services, request: Request, message: MetadataRequest) -> Task[list[MetadataResponseTopic]]:
+def _topics(parts: Parts, request: Request, message: MetadataRequest) -> Task[list[MetadataResponseTopic]]:
     knows_listener_not_found = request.version >= _LISTENER_ERROR_FROM_VERSION
-    metadata = services.metadata
+    metadata = parts.metadata
     found: list[MetadataResponseTopic] = []
     missing: dict[str, None] = {}
     if message.topics is None:
@@ -139,12 +150,12 @@ def _topics(services: Services, request: Request, message: MetadataRequest) -> T
         else:
             found.append(described)
     if missing:
-        found += yield from _missing(services, missing, may_create=message.allow_auto_topic_creation)
+        found += yield from _missing(parts, missing, may_create=message.allow_auto_topic_creation)
     return found
 
 
-def _missing(services: Services, names: Iterable[str], *, may_create: bool) -> Task[list[MetadataResponseTopic]]:
-    may_create = may_create and services.config["auto.create.topics.enable"]
+def _missing(parts: Parts, names: Iterable[str], *, may_create: bool) -> Task[list[MetadataResponseTopic]]:
+    may_create = may_create and parts.config["auto.create.topics.enable"]
     answers = []
     to_create = []
     for name in names:
@@ -160,7 +171,7 @@ def _missing(services: Services, names: Iterable[str], *, may_create: bool) -> T
                 error = ErrorCode.LEADER_NOT_AVAILABLE
         answers.append(MetadataResponseTopic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS))
     if to_create:
-        services.topics.auto_create(to_create)
+        parts.topics.auto_create(to_create)
     return answers
 
 
@@ -186,17 +197,27 @@ def _fail(message: MetadataRequest, _version: int, code: ErrorCode) -> MetadataR
     )
 
 
-def _refusal(services: Services, data: memoryview, offset: int, version: int) -> str | None:
+def _refusal(parts: Parts, data: memoryview, offset: int, version: int) -> str | None:
     """A request that names far more topics than there are comes from no client of Kafka's, and
     would cost half a second."""
     if version >= _COMPACT_FROM_VERSION:
         count = read_uvarint(data, offset)[0] - 1
     else:
         count = int.from_bytes(data[offset : offset + 4], "big", signed=True)
-    known = services.metadata.count_topics()
+    known = parts.metadata.count_topics()
     if count <= _MOST_UNKNOWN + 2 * known:
         return None
     return f"its Metadata request names {count} topics, and there are {known}"
 
 
-API = ApiHandler(ApiKey.METADATA, 0, 13, _handle, _fail, refusal=_refusal)
+API = ApiHandler(
+    ApiKey.METADATA,
+    0,
+    13,
+    _handle,
+    lambda services: Parts(
+        services.config, services.runner, services.first_updates, services.metadata, services.topics
+    ),
+    _fail,
+    refusal=_refusal,
+)

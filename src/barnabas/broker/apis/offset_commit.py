@@ -13,14 +13,16 @@ OFFSET_METADATA_TOO_LARGE, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from barnabas.base.ids import Uuid
-from barnabas.base.tasks import Task
+from barnabas.base.tasks import Runner, Task
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.first_updates import when_topics_known
+from barnabas.broker.apis.first_updates import FirstUpdates
 from barnabas.broker.apis.later import serve
-from barnabas.broker.apis.services import Services
 from barnabas.broker.groups.commits import CommitSender, OffsetCommit, TopicOffsets
+from barnabas.broker.groups.service import GroupService
+from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
@@ -35,23 +37,32 @@ COMMIT_TOPIC_IDS = 10
 """The first version that names topics by their ids."""
 
 
-def handle(services: Services, request: Request) -> None:
+class Parts(NamedTuple):
+    """What the handler uses."""
+
+    runner: Runner
+    first_updates: FirstUpdates
+    metadata: MetadataCache
+    groups: GroupService
+
+
+def handle(parts: Parts, request: Request) -> None:
     """Answer when the offsets are committed.
 
     librdkafka gives up a commit that was refused because of its topic, so that waits until the
     controller has named it.
     """
-    metadata = services.metadata
+    metadata = parts.metadata
     if metadata.is_loading:
         names = [metadata.topic_name(topic.topic_id) or topic.name for topic in request.message.topics]
-        when_topics_known(services, request, names, lambda: _commit(services, request))
+        parts.first_updates.when_topics_known(request, names, lambda: _commit(parts, request))
     else:
-        _commit(services, request)
+        _commit(parts, request)
 
 
-def _commit(services: Services, request: Request) -> None:
+def _commit(parts: Parts, request: Request) -> None:
     def commit() -> Task[None]:
-        message, topic_name = request.message, services.metadata.topic_name
+        message, topic_name = request.message, parts.metadata.topic_name
         wanted = yield from read_message(message, request.version, topic_name)
         response = yield from response_to(wanted.topics)
 
@@ -59,9 +70,9 @@ def _commit(services: Services, request: Request) -> None:
             set_codes(response, commit.codes)
             request.reply(response)
 
-        yield from services.groups.commit_offsets(wanted, reply)
+        yield from parts.groups.commit_offsets(wanted, reply)
 
-    serve(services, request, commit())
+    serve(parts.runner, request, commit())
 
 
 def read_message(
@@ -126,4 +137,11 @@ def fail(message: OffsetCommitRequest, _version: int, code: ErrorCode) -> Offset
     )
 
 
-API = ApiHandler(ApiKey.OFFSET_COMMIT, 2, 10, handle, fail)
+API = ApiHandler(
+    ApiKey.OFFSET_COMMIT,
+    2,
+    10,
+    handle,
+    lambda services: Parts(services.runner, services.first_updates, services.metadata, services.groups),
+    fail,
+)

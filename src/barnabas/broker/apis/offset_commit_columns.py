@@ -31,9 +31,10 @@ from barnabas.broker.apis.request_parts import (
     read_topic,
     skip_no_tags,
 )
-from barnabas.broker.apis.services import Services
 from barnabas.broker.groups.commits import CommitSender, OffsetCommit, TopicOffsets
 from barnabas.broker.groups.records import MOST_PLAIN_OFFSETS
+from barnabas.broker.groups.service import GroupService
+from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.requests.request import ClientFacts
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.frames import encode_response
@@ -201,11 +202,11 @@ class CommitsByColumns:
 
     served_count = 1
 
-    def __init__(self, services: Services, versions: range) -> None:
+    def __init__(self, groups: GroupService, metadata: MetadataCache, versions: range) -> None:
         """``versions`` are those that the broker serves."""
         self._versions = versions
-        self._groups = services.groups
-        self._metadata = services.metadata
+        self._groups = groups
+        self._metadata = metadata
 
     def serve(
         self, _client: ClientFacts, data: memoryview, start: int, stop: int, _max_frame_bytes: int, _now_ms: int

@@ -13,13 +13,15 @@ INVALID_GROUP_ID, UNKNOWN_TOPIC_ID.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from barnabas.base.ids import ZERO_UUID
-from barnabas.base.tasks import Task
+from barnabas.base.tasks import Runner, Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
-from barnabas.broker.apis.services import Services
 from barnabas.broker.groups.queries import fetch_offsets
+from barnabas.broker.groups.service import GroupService
+from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
@@ -41,22 +43,30 @@ Asked = list[tuple[str, Sequence[int]]] | None
 """Topics with their partitions; None for all that have an offset."""
 
 
-def handle(services: Services, request: Request) -> None:
+class Parts(NamedTuple):
+    """What the handler uses."""
+
+    runner: Runner
+    metadata: MetadataCache
+    groups: GroupService
+
+
+def handle(parts: Parts, request: Request) -> None:
     """Answer from memory."""
-    serve(services, request, _fetch(services, request))
+    serve(parts.runner, request, _fetch(parts, request))
 
 
-def _fetch(services: Services, request: Request) -> Task[None]:
+def _fetch(parts: Parts, request: Request) -> Task[None]:
     message = request.message
     require_stable = message.require_stable
-    coordinator = services.groups.coordinator
+    coordinator = parts.groups.coordinator
     if request.version >= _SEVERAL_GROUPS_SINCE_VERSION:
         by_id = request.version >= _TOPIC_IDS_SINCE_VERSION
         groups = []
         for asked in message.groups:
             yield None
             if by_id:
-                found = yield from _fetch_by_id(services, asked, require_stable)
+                found = yield from _fetch_by_id(parts, asked, require_stable)
             else:
                 found = yield from fetch_offsets(
                     coordinator, asked.group_id, _asked(asked), require_stable=require_stable
@@ -73,18 +83,16 @@ def _asked(part: OffsetFetchRequest | OffsetFetchRequestGroup) -> Asked:
     return None if part.topics is None else [(topic.name, topic.partition_indexes) for topic in part.topics]
 
 
-def _fetch_by_id(
-    services: Services, asked: OffsetFetchRequestGroup, require_stable: bool
-) -> Task[OffsetFetchResponseGroup]:
+def _fetch_by_id(parts: Parts, asked: OffsetFetchRequestGroup, require_stable: bool) -> Task[OffsetFetchResponseGroup]:
     """Offsets by topic id; offsets of topics that no longer have an id are omitted."""
-    coordinator = services.groups.coordinator
+    coordinator = parts.groups.coordinator
     if asked.topics is None:
         group = yield from fetch_offsets(coordinator, asked.group_id, None, require_stable=require_stable)
         for topic in group.topics:
-            topic.topic_id = services.metadata.topic_id(topic.name)
+            topic.topic_id = parts.metadata.topic_id(topic.name)
         group.topics = [topic for topic in group.topics if topic.topic_id != ZERO_UUID]
         return group
-    names = [(services.metadata.topic_name(topic.topic_id) or "", topic.partition_indexes) for topic in asked.topics]
+    names = [(parts.metadata.topic_name(topic.topic_id) or "", topic.partition_indexes) for topic in asked.topics]
     group = yield from fetch_offsets(coordinator, asked.group_id, names, require_stable=require_stable)
     # No topics beside an error.
     for topic, topic_asked in zip(group.topics, asked.topics, strict=False):
@@ -143,4 +151,11 @@ def fail(message: OffsetFetchRequest, version: int, code: ErrorCode) -> OffsetFe
     return OffsetFetchResponse(topics=[], error_code=code)
 
 
-API = ApiHandler(ApiKey.OFFSET_FETCH, 1, 10, handle, fail)
+API = ApiHandler(
+    ApiKey.OFFSET_FETCH,
+    1,
+    10,
+    handle,
+    lambda services: Parts(services.runner, services.metadata, services.groups),
+    fail,
+)

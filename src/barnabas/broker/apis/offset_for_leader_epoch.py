@@ -11,11 +11,13 @@ Errors: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
 UNKNOWN_LEADER_EPOCH, KAFKA_STORAGE_ERROR.
 """
 
+from typing import NamedTuple
+
 from barnabas.base.ids import TopicPartition
-from barnabas.base.tasks import Task
+from barnabas.base.tasks import Runner, Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
-from barnabas.broker.apis.services import Services
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -27,12 +29,19 @@ from barnabas.wire.kafka.messages.offset_for_leader_epoch import (
 )
 
 
-def handle(services: Services, request: Request) -> None:
+class Parts(NamedTuple):
+    """What the handler uses."""
+
+    runner: Runner
+    replicas: ReplicaManager
+
+
+def handle(parts: Parts, request: Request) -> None:
     """Ask each partition's epoch cache."""
-    serve(services, request, _look_up(services, request))
+    serve(parts.runner, request, _look_up(parts, request))
 
 
-def _look_up(services: Services, request: Request) -> Task[None]:
+def _look_up(parts: Parts, request: Request) -> Task[None]:
     message: OffsetForLeaderEpochRequest = request.message
     topics: list[OffsetForLeaderTopicResult] = []
     for topic in message.topics:
@@ -45,7 +54,7 @@ def _look_up(services: Services, request: Request) -> Task[None]:
             name = TopicPartition(topic.topic, wanted.partition)
             answer = EpochEndOffset(partition=wanted.partition, leader_epoch=-1, end_offset=-1)
             try:
-                partition = services.replicas.partition(name)
+                partition = parts.replicas.partition(name)
                 log = partition.readable_log(wanted.current_leader_epoch, only_leader=True)
                 answer.leader_epoch, answer.end_offset = log.end_offset_for_epoch(wanted.leader_epoch)
             except KafkaError as error:
@@ -71,4 +80,6 @@ def fail(message: OffsetForLeaderEpochRequest, _: int, code: ErrorCode) -> Offse
     )
 
 
-API = ApiHandler(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, handle, fail)
+API = ApiHandler(
+    ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, handle, lambda services: Parts(services.runner, services.replicas), fail
+)

@@ -25,16 +25,17 @@ coordinator here could end.
 
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 from barnabas.base.files import FileSlice
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.base.tasks import Task
+from barnabas.base.tasks import Runner, Task
 from barnabas.base.tuples import new_tuple
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
 from barnabas.broker.apis.leader_hints import LeaderHints
 from barnabas.broker.apis.request_sizes import LIMIT_OF_ALL
-from barnabas.broker.apis.services import Services
+from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.replication.delayed_produce import DelayedProduce
 from barnabas.broker.replication.produce_append import (
     NO_HEADER,
@@ -46,6 +47,8 @@ from barnabas.broker.replication.produce_append import (
     ProduceTopic,
     append,
 )
+from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.broker.requests.request import Request
 from barnabas.log.conversion import RejectedRecordsError
 from barnabas.wire.kafka.api import ApiKey
@@ -68,28 +71,38 @@ _LEADER_HINTS = 10
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-def handle(services: Services, request: Request) -> None:
+class Parts(NamedTuple):
+    """What the handler uses."""
+
+    wall_ms: Callable[[], int]
+    time_slice: Callable[[], Callable[[], bool]]
+    runner: Runner
+    purgatory: Purgatory
+    metadata: MetadataCache
+    replicas: ReplicaManager
+
+
+def handle(parts: Parts, request: Request) -> None:
     """Append what the request carries, then answer as its acks ask."""
-    serve(services, request, _produce(services, request))
+    serve(parts.runner, request, _produce(parts, request))
 
 
-def _produce(services: Services, request: Request) -> Task[None]:
-    produce = yield from read_message(request.message, request.version, request.client_id, services.metadata.topic_name)
-    clock = services.clock
-    yield from append(services.replicas, [produce], clock.wall_ms(), clock.wall_ms, clock.time_slice)
-    delayed = DelayedProduce(services.replicas)
-    reply = partial(_reply, services, request, produce)
+def _produce(parts: Parts, request: Request) -> Task[None]:
+    produce = yield from read_message(request.message, request.version, request.client_id, parts.metadata.topic_name)
+    yield from append(parts.replicas, [produce], parts.wall_ms(), parts.wall_ms, parts.time_slice)
+    delayed = DelayedProduce(parts.replicas)
+    reply = partial(_reply, parts, request, produce)
     if delayed.add_request(produce):
         reply()
     elif not request.is_abandoned:
         request.waiter = delayed.wait(
-            services.purgatory, produce.options.timeout_ms, lambda: None if produce.waiting else reply()
+            parts.purgatory, produce.options.timeout_ms, lambda: None if produce.waiting else reply()
         )
 
 
-def _reply(services: Services, request: Request, produce: Produce) -> None:
+def _reply(parts: Parts, request: Request, produce: Produce) -> None:
     if produce.options.acks:
-        request.reply(response_to(services, request.client.listener, produce))
+        request.reply(response_to(parts, request.client.listener, produce))
     elif produce.has_failed:
         request.fail(ErrorCode.NONE)
     else:
@@ -167,7 +180,7 @@ def _refuse(answer: PartitionProduceResponse, error: KafkaError) -> None:
     answer.error_message = None if error.message == error.code.message else error.message
 
 
-def response_to(services: Services, listener: str, produce: Produce) -> ProduceResponse:
+def response_to(parts: Parts, listener: str, produce: Produce) -> ProduceResponse:
     """The message that says what became of a request."""
     response = ProduceResponse(responses=[])
     outcomes = zip(produce.partitions, produce.outcomes, strict=True)
@@ -190,18 +203,18 @@ def response_to(services: Services, listener: str, produce: Produce) -> ProduceR
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
         )
     if has_failed:
-        _add_leader_hints(services, listener, produce.options.version, response)
+        _add_leader_hints(parts, listener, produce.options.version, response)
     return response
 
 
-def _add_leader_hints(services: Services, listener: str, version: int, response: ProduceResponse) -> None:
+def _add_leader_hints(parts: Parts, listener: str, version: int, response: ProduceResponse) -> None:
     """Add the current leaders of partitions that this broker does not lead (KIP-951)."""
     if version < _LEADER_HINTS:
         return
-    hints = LeaderHints(services.replicas, services.metadata, listener)
+    hints = LeaderHints(parts.replicas, parts.metadata, listener)
     for topic in response.responses:
         for partition in topic.partition_responses:
-            name = topic.name or services.metadata.topic_name(topic.topic_id)
+            name = topic.name or parts.metadata.topic_name(topic.topic_id)
             if partition.error_code in _MOVED and name:
                 leader = hints.leader(TopicPartition(name, partition.index))
                 if leader is not None:
@@ -231,4 +244,19 @@ def fail(message: ProduceRequest, _: int, code: ErrorCode) -> ProduceResponse | 
     )
 
 
-API = ApiHandler(ApiKey.PRODUCE, 3, 13, handle, fail, max_request_bytes=LIMIT_OF_ALL)
+API = ApiHandler(
+    ApiKey.PRODUCE,
+    3,
+    13,
+    handle,
+    lambda services: Parts(
+        services.clock.wall_ms,
+        services.clock.time_slice,
+        services.runner,
+        services.purgatory,
+        services.metadata,
+        services.replicas,
+    ),
+    fail,
+    max_request_bytes=LIMIT_OF_ALL,
+)

@@ -23,10 +23,9 @@ from collections.abc import Callable, Iterable
 
 from barnabas.base.files import FileSlice
 from barnabas.base.tasks import Beside, Task
-from barnabas.broker.apis.produce import response_to
+from barnabas.broker.apis.produce import Parts, response_to
 from barnabas.broker.apis.produce_parts import ReadProduce, read_parts
 from barnabas.broker.apis.produce_template import Templates
-from barnabas.broker.apis.services import Services
 from barnabas.broker.replication.delayed_produce import DelayedProduce
 from barnabas.broker.replication.produce_append import append
 from barnabas.broker.requests.purgatory import DelayedOperation
@@ -65,12 +64,12 @@ class ProduceTogether:
     """Serves usual requests of all connections of a broker
     (`barnabas.broker.requests.dispatch.FastPath`)."""
 
-    __slots__ = ("_services", "_templates", "_versions", "served_count")
+    __slots__ = ("_parts", "_templates", "_versions", "served_count")
 
-    def __init__(self, services: Services, versions: range) -> None:
+    def __init__(self, parts: Parts, versions: range) -> None:
         """``versions`` are those that the broker serves."""
-        self._services = services
-        self._templates = Templates(services.metadata.topic_name)
+        self._parts = parts
+        self._templates = Templates(parts.metadata.topic_name)
         self._versions = versions
         self.served_count = 0
 
@@ -82,10 +81,9 @@ class ProduceTogether:
         requests = self._read(data, frames)
         if not requests:
             return start, [], None
-        services = self._services
+        parts = self._parts
         produced = [produce for _, produce, _ in requests]
-        clock = services.clock
-        work = append(services.replicas, produced, now_ms, clock.wall_ms, clock.time_slice)
+        work = append(parts.replicas, produced, now_ms, parts.wall_ms, parts.time_slice)
         is_under_way, step = False, None
         for step in work:  # there is none in what is usual
             done = sum(produce.is_appended for produce in produced)
@@ -106,7 +104,7 @@ class ProduceTogether:
         else:
             return stop, answers, None
         rest = itertools.dropwhile(lambda request: request[1].is_done, requests)
-        unanswered = _Unanswered(services, client.listener, rest)
+        unanswered = _Unanswered(parts, client.listener, rest)
         if is_under_way:
             unanswered.append_later(step, work)
         else:
@@ -122,7 +120,7 @@ class ProduceTogether:
             if request is None:
                 if stop - start > _MOST_BYTES:
                     break
-                request = read_parts(data, start, stop, self._versions, self._services.metadata.topic_name)
+                request = read_parts(data, start, stop, self._versions, self._parts.metadata.topic_name)
                 if request is None:
                     break
                 templates.learn(data, start, stop, request)
@@ -134,10 +132,10 @@ class _Unanswered:
     """Requests whose answers come later, because they or one before them wait
     (`barnabas.broker.requests.dispatch.Unanswered`)."""
 
-    __slots__ = ("_close", "_delayed", "_listener", "_operations", "_requests", "_send", "_services", "_work", "count")
+    __slots__ = ("_close", "_delayed", "_listener", "_operations", "_parts", "_requests", "_send", "_work", "count")
 
-    def __init__(self, services: Services, listener: str, requests: Iterable[ReadProduce]) -> None:
-        self._services = services
+    def __init__(self, parts: Parts, listener: str, requests: Iterable[ReadProduce]) -> None:
+        self._parts = parts
         self._listener = listener
         self._requests = deque(requests)
         self._delayed: dict[int, DelayedProduce] = {}
@@ -167,7 +165,7 @@ class _Unanswered:
         if self._work is None:
             self._begin()
         else:
-            self._services.runner.start(self._work)
+            self._parts.runner.start(self._work)
 
     def abandon(self) -> None:
         for operation in self._operations:
@@ -196,13 +194,13 @@ class _Unanswered:
             timeout_ms = produce.options.timeout_ms
             delayed = self._delayed.get(timeout_ms)
             if delayed is None:
-                delayed = self._delayed[timeout_ms] = DelayedProduce(self._services.replicas)
+                delayed = self._delayed[timeout_ms] = DelayedProduce(self._parts.replicas)
             delayed.add_request(produce)
 
     def _begin(self) -> None:
         for timeout_ms, delayed in self._delayed.items():
             if not delayed.is_over:
-                self._operations.append(delayed.wait(self._services.purgatory, timeout_ms, self._send_settled))
+                self._operations.append(delayed.wait(self._parts.purgatory, timeout_ms, self._send_settled))
         self._send_settled()
 
     def _settled(self) -> list[bytes]:
@@ -219,7 +217,7 @@ class _Unanswered:
             if not produce.options.acks:
                 answers.append(b"")
             elif has_failed:
-                response = response_to(self._services, self._listener, produce)
+                response = response_to(self._parts, self._listener, produce)
                 answers.append(_join_response(response, produce.options.version, correlation_id))
             else:
                 answers.append(words.encode(correlation_id, produce.outcomes))

@@ -8,6 +8,7 @@ Kafka: ApiVersion, ApiKeys.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from barnabas.base.errors import ConfigError
 from barnabas.broker.apis.api_handler import ApiHandler
@@ -148,10 +149,9 @@ def check_release(release: str) -> str:
     return name
 
 
-def limit_to_release(handlers: Mapping[int, ApiHandler], release: str) -> dict[int, ApiHandler]:
-    """The handlers of the APIs that a release had, up to its versions.
-
-    Raises `ConfigError` for one that is not known."""
+def limit_to_release(handlers: Mapping[int, ApiHandler[Any]], release: str) -> dict[int, ApiHandler[Any]]:
+    """The handlers of the APIs that a release had, up to its versions. Raises `ConfigError` for one
+    that is not known."""
     release = check_release(release)
     highest = dict(_IN_2_1)
     for each in KAFKA_RELEASES[: KAFKA_RELEASES.index(release) + 1]:

@@ -8,8 +8,7 @@ answered after connection.failed.authentication.delay.ms, and the connection is 
 Errors: SASL_AUTHENTICATION_FAILED, ILLEGAL_SASL_STATE.
 """
 
-from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.services import Services
+from barnabas.broker.apis.api_handler import ApiHandler, no_parts
 from barnabas.broker.requests.request import Request
 from barnabas.broker.requests.sasl_server_authenticator import AuthenticationFailedError
 from barnabas.wire.kafka.api import ApiKey
@@ -19,7 +18,7 @@ from barnabas.wire.kafka.messages.sasl_authenticate import SaslAuthenticateReque
 __all__ = ["API"]
 
 
-def _handle(services: Services, request: Request) -> None:  # noqa: ARG001  # as all handlers
+def _handle(_: None, request: Request) -> None:
     message: SaslAuthenticateRequest = request.message
     authentication = request.client.authentication
     if authentication is None or authentication.is_complete:
@@ -41,4 +40,4 @@ def _handle(services: Services, request: Request) -> None:  # noqa: ARG001  # as
     request.reply(SaslAuthenticateResponse(auth_bytes=token, session_lifetime_ms=lifetime_ms))
 
 
-API = ApiHandler(ApiKey.SASL_AUTHENTICATE, 0, 2, _handle)
+API = ApiHandler(ApiKey.SASL_AUTHENTICATE, 0, 2, _handle, no_parts)

@@ -9,8 +9,7 @@ ILLEGAL_SASL_STATE.
 Errors: UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE.
 """
 
-from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.services import Services
+from barnabas.broker.apis.api_handler import ApiHandler, no_parts
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
@@ -19,7 +18,7 @@ from barnabas.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest, Sa
 __all__ = ["API"]
 
 
-def _handle(services: Services, request: Request) -> None:  # noqa: ARG001  # as all handlers
+def _handle(_: None, request: Request) -> None:
     message: SaslHandshakeRequest = request.message
     authentication = request.client.authentication
     if authentication is None:
@@ -36,4 +35,4 @@ def _handle(services: Services, request: Request) -> None:  # noqa: ARG001  # as
         authentication.fail(lambda: request.reply(response))
 
 
-API = ApiHandler(ApiKey.SASL_HANDSHAKE, 0, 1, _handle)
+API = ApiHandler(ApiKey.SASL_HANDSHAKE, 0, 1, _handle, no_parts)

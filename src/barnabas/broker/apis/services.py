@@ -1,16 +1,20 @@
-"""The components that the API handlers of a broker use (the constructor arguments of
-Kafka's `KafkaApis`).
+"""The components of which API handlers take their parts (the constructor arguments of Kafka's
+`KafkaApis`).
 
-The object is complete when it is made, and it never changes. `barnabas.broker.assembly` makes it.
+The object is complete when it is made, and it never changes. `barnabas.broker.assembly` makes it,
+and `ApiHandler.bind` gives each handler the parts that its module declares. No handler gets the
+whole.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from barnabas.base.clock import CallLater, Clock
+from barnabas.base.clock import Clock
 from barnabas.base.files import Files
-from barnabas.base.tasks import Lane, Runner
-from barnabas.broker.cluster.steps import Steps
+from barnabas.base.tasks import Runner
+from barnabas.broker.apis.control_requests import ControlRequests
+from barnabas.broker.apis.first_updates import FirstUpdates
+from barnabas.broker.apis.later import AtController, LaterAnswers
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.configuration.config_admin import ConfigAdmin
 from barnabas.broker.configuration.config_helper import ConfigHelper
@@ -35,23 +39,19 @@ __all__ = ["Services"]
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The components of a running broker that handlers use."""
+    """The components of a running broker that handlers use; each takes a few."""
 
     broker_id: int
-    broker_epoch: Callable[[], int]
-    """The czxid of this broker's znode in /brokers/ids; -1 while it is not registered."""
     config: BrokerConfig
     api_versions: Sequence[ApiVersion]
     """The APIs and versions that ApiVersions lists."""
     clock: Clock
-    call_later: CallLater
-    start: Callable[[Steps[None]], None]
-    """Perform steps in the background: what waits for the coordination service or
-    for another broker."""
     runner: Runner
     """Does what takes long, some milliseconds at a time."""
-    control_requests: Lane
-    """For the controller's requests: each begins when those before it are done."""
+    later: LaterAnswers
+    first_updates: FirstUpdates
+    at_controller: AtController
+    control_requests: ControlRequests
     files: Files
     purgatory: Purgatory
     metadata: MetadataCache

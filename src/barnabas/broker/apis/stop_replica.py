@@ -10,36 +10,46 @@ Errors: STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH of the whole request; FENCED_
 KAFKA_STORAGE_ERROR of a partition.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from barnabas.base.ids import NO_LEADER_EPOCH, TopicPartition
 from barnabas.base.tasks import Task
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.control_requests import check_epochs
-from barnabas.broker.apis.later import serve_in_order
-from barnabas.broker.apis.services import Services
+from barnabas.broker.apis.control_requests import ControlRequests
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.requests.request import Request
+from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 
 _STOPS_A_STEP = 16
 
 
-def handle(services: Services, request: Request) -> None:
+class Parts(NamedTuple):
+    """What the handler uses."""
+
+    wall_ms: Callable[[], int]
+    control_requests: ControlRequests
+    replicas: ReplicaManager
+    log_dirs: LogDirs
+
+
+def handle(parts: Parts, request: Request) -> None:
     """Stop or delete partitions in the order of the controller's requests."""
-    serve_in_order(services, request, _stop(services, request))
+    parts.control_requests.serve(request, _stop(parts, request))
 
 
-def _stop(services: Services, request: Request) -> Task[None]:
+def _stop(parts: Parts, request: Request) -> Task[None]:
     message: StopReplicaRequest = request.message
-    check_epochs(services, message.broker_epoch, message.controller_epoch)
-    now_ms = services.clock.wall_ms()
+    parts.control_requests.check_epochs(message.broker_epoch, message.controller_epoch)
+    now_ms = parts.wall_ms()
     stops = list(_partitions(message))
     errors: list[StopReplicaPartitionError] = []
     yield None
     for first in range(0, len(stops), _STOPS_A_STEP):
         some = stops[first : first + _STOPS_A_STEP]
-        outcome = services.replicas.stop_replicas(some, now_ms)
+        outcome = parts.replicas.stop_replicas(some, now_ms)
         errors += [
             StopReplicaPartitionError(
                 topic_name=topic_partition.topic, partition_index=topic_partition.partition, error_code=code
@@ -47,7 +57,7 @@ def _stop(services: Services, request: Request) -> Task[None]:
             for (topic_partition, _, _), code in zip(some, outcome.codes, strict=True)
         ]
         yield None
-    services.log_dirs.checkpoint_deletions()
+    parts.log_dirs.checkpoint_deletions()
     request.reply(StopReplicaResponse(partition_errors=errors))
 
 
@@ -67,4 +77,11 @@ def _partitions(message: StopReplicaRequest) -> Iterator[tuple[TopicPartition, i
             yield topic_partition, state.leader_epoch, state.delete_partition
 
 
-API = ApiHandler(ApiKey.STOP_REPLICA, 1, 4, handle, inter_broker=True)
+API = ApiHandler(
+    ApiKey.STOP_REPLICA,
+    1,
+    4,
+    handle,
+    lambda services: Parts(services.clock.wall_ms, services.control_requests, services.replicas, services.log_dirs),
+    inter_broker=True,
+)

@@ -13,8 +13,8 @@ record of ``__consumer_offsets`` may have, and for a request of more than 16.5 M
 """
 
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.services import Services
 from barnabas.broker.groups.member_responses import sync_error
+from barnabas.broker.groups.service import GroupService
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
@@ -24,13 +24,13 @@ _MAX_REQUEST_BYTES = (16 << 20) + (1 << 19)
 _PROTOCOL_SINCE_VERSION = 5  # KIP-559: from then on a member must say what it believes was chosen
 
 
-def handle(services: Services, request: Request) -> None:
+def handle(groups: GroupService, request: Request) -> None:
     """Answer when the leader's assignment is committed."""
     message = request.message
     if request.version >= _PROTOCOL_SINCE_VERSION and None in (message.protocol_type, message.protocol_name):
         request.reply(sync_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     else:
-        services.groups.sync(message, request.reply)
+        groups.sync(message, request.reply)
 
 
 API = ApiHandler(
@@ -38,6 +38,7 @@ API = ApiHandler(
     0,
     5,
     handle,
+    lambda services: services.groups,
     max_request_bytes=_MAX_REQUEST_BYTES,
     too_large=ErrorCode.UNKNOWN_SERVER_ERROR,  # as for assignments that the log refuses
 )

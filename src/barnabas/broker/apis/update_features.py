@@ -10,12 +10,13 @@ Errors: NOT_CONTROLLER, INVALID_REQUEST (also where inter.broker.protocol.versio
 2.7), FEATURE_UPDATE_FAILED.
 """
 
+from typing import NamedTuple
+
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.first_updates import at_controller
-from barnabas.broker.apis.later import answer_later, reply_once
-from barnabas.broker.apis.services import Services
+from barnabas.broker.apis.later import AtController, reply_once
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.controller.features import FeatureUpdate, UpgradeType
+from barnabas.broker.controller.service import Controller
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -31,22 +32,24 @@ __all__ = ["API"]
 _UPGRADE_TYPES_SINCE_VERSION = 1
 
 
-def _handle(services: Services, request: Request) -> None:
-    message: UpdateFeaturesRequest = request.message
-    at_controller(
-        services,
-        request,
-        lambda: answer_later(services, request, _update(services, request, message), message.timeout_ms),
-    )
+class Parts(NamedTuple):
+    """What the handler uses."""
+
+    at_controller: AtController
+    controller: Controller
 
 
-def _update(services: Services, request: Request, message: UpdateFeaturesRequest) -> Steps[None]:
+def _handle(parts: Parts, request: Request) -> None:
+    parts.at_controller.answer(request, _update(parts, request, request.message))
+
+
+def _update(parts: Parts, request: Request, message: UpdateFeaturesRequest) -> Steps[None]:
     updates = [
         FeatureUpdate(each.feature, each.max_version_level, _upgrade_type(each, request.version))
         for each in message.feature_updates
     ]
     try:
-        answers = yield from services.controller.commands.update_features(updates, validate_only=message.validate_only)
+        answers = yield from parts.controller.commands.update_features(updates, validate_only=message.validate_only)
     except KafkaError as error:
         reply_once(request, UpdateFeaturesResponse(error_code=error.code, error_message=error.message))
         return
@@ -72,4 +75,6 @@ def _fail(_: UpdateFeaturesRequest, __: int, code: ErrorCode) -> UpdateFeaturesR
     return UpdateFeaturesResponse(error_code=code, error_message=code.message)
 
 
-API = ApiHandler(ApiKey.UPDATE_FEATURES, 0, 1, _handle, _fail)
+API = ApiHandler(
+    ApiKey.UPDATE_FEATURES, 0, 1, _handle, lambda services: Parts(services.at_controller, services.controller), _fail
+)

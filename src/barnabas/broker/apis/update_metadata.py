@@ -11,29 +11,45 @@ the like rest on it.
 Errors: STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH.
 """
 
+from typing import NamedTuple
+
 from barnabas.base.tasks import Task
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.control_requests import check_epochs
-from barnabas.broker.apis.first_updates import FIRST_UPDATES
-from barnabas.broker.apis.later import serve_in_order
-from barnabas.broker.apis.services import Services
+from barnabas.broker.apis.control_requests import ControlRequests
+from barnabas.broker.apis.first_updates import FirstUpdates
+from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 
 
-def handle(services: Services, request: Request) -> None:
+class Parts(NamedTuple):
+    """What the handler uses."""
+
+    first_updates: FirstUpdates
+    control_requests: ControlRequests
+    metadata: MetadataCache
+
+
+def handle(parts: Parts, request: Request) -> None:
     """Update the cache, in the order of the controller's requests."""
-    serve_in_order(services, request, _update(services, request))
+    parts.control_requests.serve(request, _update(parts, request))
 
 
-def _update(services: Services, request: Request) -> Task[None]:
+def _update(parts: Parts, request: Request) -> Task[None]:
     message: UpdateMetadataRequest = request.message
-    check_epochs(services, message.broker_epoch, message.controller_epoch)
-    services.metadata.update(message)
-    services.purgatory.check_and_complete(FIRST_UPDATES)
+    parts.control_requests.check_epochs(message.broker_epoch, message.controller_epoch)
+    parts.metadata.update(message)
+    parts.first_updates.received()
     request.reply(UpdateMetadataResponse())
     yield None
 
 
-API = ApiHandler(ApiKey.UPDATE_METADATA, 5, 8, handle, inter_broker=True)
+API = ApiHandler(
+    ApiKey.UPDATE_METADATA,
+    5,
+    8,
+    handle,
+    lambda services: Parts(services.first_updates, services.control_requests, services.metadata),
+    inter_broker=True,
+)
