@@ -153,9 +153,71 @@ def test_a_runner_apart_does_not_wait_for_the_tasks_of_the_other() -> None:
         for name in ("client", "apart"):
             assert len(entries(log, name)) == 2 * turns
         loop.turn()
+    assert log[-1] == "apart."
+
+
+def test_a_runner_apart_is_stopped_with_the_other() -> None:
+    """Nothing that a server has begun goes on behind its stop; nor does what is made after it."""
+    loop, log = Loop(steps=1), []
+    apart = loop.runner.apart()
+    ended: list[str] = []
+
+    def work() -> Task[None]:
+        try:
+            yield from counting(log, "apart", 9)
+        finally:
+            ended.append("apart")
+
+    apart.start(work())
+    assert ended == []
     loop.runner.stop()
-    apart.start(counting(log, "later", 0))
-    assert log[-1] == "later.", "it ended with the other"
+    assert ended == ["apart"]
+    before = list(log)
+    for runner in (apart, loop.runner.apart()):
+        runner.start(counting(log, "later", 0))
+    while loop.timers:
+        loop.turn()
+    assert log == before
+
+
+@pytest.mark.parametrize("step", [None, Beside(lambda: None), "an effect"])
+def test_a_task_that_runs_at_a_stop_ends_at_its_next_yield(step: Beside | str | None) -> None:
+    """Though its slice is not over: it may be the one that stops the server."""
+    loop, log = Loop(steps=10), []
+
+    def work() -> Generator[Any, Any, None]:
+        try:
+            yield None
+            loop.runner.stop()
+            yield step
+            log.append("goes on")
+        finally:
+            log.append("ends")
+
+    loop.runner.start(work(), perform=lambda effect, _: log.append(effect))
+    assert log == ["ends"]
+    assert (loop.threads, loop.timers) == ([], [])
+
+
+def test_effects_that_are_done_at_once_hold_the_loop_for_one_slice_and_need_no_stack() -> None:
+    """A task may yield thousands of them; others have their turn between them, as between other
+    steps."""
+    loop, log = Loop(steps=100), []
+
+    def asking() -> Generator[int, Any, None]:
+        for number in range(5000):
+            outcome = yield number
+            log.append(outcome)
+
+    def perform(number: int, resume: Resume) -> None:
+        resume(number, None)
+
+    loop.runner.start(asking(), perform=perform)
+    while loop.timers:
+        before = len(log)
+        loop.turn()
+        assert 0 < len(log) - before <= 102
+    assert log == list(range(5000))
 
 
 def test_the_edge_that_starts_a_task_performs_its_effects() -> None:

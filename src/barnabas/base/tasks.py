@@ -21,17 +21,18 @@ A `Lane` is for tasks that must not overlap, or of which few may be under way be
 take much memory. A runner `apart` has a slice of its own, for work that must not wait for
 what clients ask for.
 
-A stop closes the tasks that wait (GeneratorExit at their yield); a thread that runs is left to end.
-A runner `apart` is not stopped with the other: its tasks go on while the loop runs.
+A stop closes the tasks that wait (GeneratorExit at their yield), those of runners `apart` too, and
+a task that runs at its next yield; a thread that runs is left to end.
 
 Kafka has threads for this: request handlers, KafkaScheduler.
 """
 
 import logging
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
+from weakref import ref
 
 from barnabas.base.clock import CallLater, Clock
 from barnabas.base.threads import InThread
@@ -110,10 +111,13 @@ def done_here(task: Task[T]) -> T:
                 error = raised
 
 
+_END = object()
+
+
 class _Started:
     """A task that did not end with its first step."""
 
-    __slots__ = ("about", "error", "failed", "perform", "task", "value")
+    __slots__ = ("about", "error", "failed", "has_outcome", "is_performing", "perform", "task", "value")
 
     def __init__(self, task: AnyTask[None], perform: Perform | None, failed: Failed | None, about: Any) -> None:
         self.task = task
@@ -124,6 +128,10 @@ class _Started:
         """What is sent to its yield."""
         self.error: BaseException | None = None
         """Or raised there."""
+        self.is_performing = False
+        """While its effect is being begun."""
+        self.has_outcome = False
+        """Whether that was done at once."""
 
 
 class Runner:
@@ -139,6 +147,8 @@ class Runner:
         """Those that were interrupted."""
         self._is_planned = False
         self._is_stopped = False
+        self._apart: list[ref[Runner]] = []
+        """Those that are stopped with this one, while somebody uses them."""
         self._latest: AnyTask[None] | None = None
         self._is_over: Callable[[], bool] | None = None
         """Whether the slice that runs now is over; None between slices."""
@@ -149,9 +159,13 @@ class Runner:
     def apart(self) -> "Runner":
         """A runner with a slice of its own in each turn of the loop.
 
-        Its tasks do not wait behind those of this one. `stop` of this one does not stop it.
+        Its tasks do not wait behind those of this one. `stop` of this one stops it too.
         """
-        return Runner(self._clock, self._call_later, self._in_thread)
+        apart = Runner(self._clock, self._call_later, self._in_thread)
+        apart._is_stopped = self._is_stopped
+        self._apart = [each for each in self._apart if each() is not None]
+        self._apart.append(ref(apart))
+        return apart
 
     def lane(self, most: int = 1, has_room: Callable[[], bool] | None = None) -> "Lane":
         """See `Lane`. Its tasks take turns with those of this runner."""
@@ -191,34 +205,35 @@ class Runner:
             return
         self._latest = task
         try:
-            step = next(task)
-            if step is None:
-                if is_over is None:
-                    is_over = self._clock.time_slice()
-                outer, self._is_over = self._is_over, is_over
-                try:
-                    while step is None and not is_over():
-                        step = next(task)
-                finally:
-                    self._is_over = outer
-        except StopIteration:  # as most
-            return
+            for step in task:  # noqa: B007  # `next` would raise where most end: at once
+                break
+            else:
+                return
         except Exception as error:
             self.fail(failed, about, error)
             return
         started = _Started(task, perform, failed, about)
-        if step is None:
+        if step is not None:
+            if self._perform(started, step):
+                self._go_on(started)
+            return
+        if is_over is None:
+            is_over = self._clock.time_slice()
+        if is_over():
             self._wait(started)
         else:
-            self._perform(started, step)
+            self._advance(started, is_over)
 
     def stop(self) -> None:
-        """Start nothing more, and end what waits; not in runners `apart`."""
+        """Start nothing more, and end what waits, in runners `apart` too."""
         self._is_stopped = True
         self._is_planned = False
         for tasks in (self._new, self._waiting):
             while tasks:
                 tasks.popleft().task.close()
+        for each in self._apart:
+            if (apart := each()) is not None:
+                apart.stop()
 
     @staticmethod
     def fail(failed: Failed | None, about: Any, error: Exception) -> None:
@@ -229,36 +244,56 @@ class Runner:
             logger.error("Background work failed", exc_info=error)
 
     def _advance(self, started: _Started, is_over: Callable[[], bool]) -> None:
+        """Continue a task until it ends, its slice is over, or it waits for an effect."""
+        outer, self._is_over = self._is_over, is_over
+        try:
+            while (step := self._next_step(started, is_over)) is not _END:
+                if step is None:
+                    self._wait(started)
+                    return
+                if not self._perform(started, step):
+                    return
+                if self._is_planned or is_over():
+                    self._wait(started)
+                    return
+        finally:
+            self._is_over = outer
+
+    def _next_step(self, started: _Started, is_over: Callable[[], bool]) -> Any:
+        """The next effect of a task; None where its slice is over, `_END` if the task is."""
         task = self._latest = started.task
         error, started.error = started.error, None
         value, started.value = started.value, None
-        outer, self._is_over = self._is_over, is_over
         try:
             step = task.send(value) if error is None else task.throw(error)
-            while step is None and not is_over():
+            while step is None and not (is_over() or self._is_stopped):
                 step = next(task)
         except StopIteration:
-            return
+            return _END
         except Exception as raised:
             self.fail(started.failed, started.about, raised)
-            return
-        finally:
-            self._is_over = outer
-        if step is None:
-            self._wait(started)
-        else:
-            self._perform(started, step)
+            return _END
+        return step
 
-    def _perform(self, started: _Started, step: Any) -> None:
+    def _perform(self, started: _Started, step: Any) -> bool:
+        """Begin an effect; whether its outcome is there already."""
+        if self._is_stopped:
+            started.task.close()
+            return False
         resume = partial(self._resume, started)
-        if type(step) is Beside:
-            try:
-                self._in_thread(step.work, partial(resume, None))
-            except Exception as error:  # no thread can be started
-                resume(None, error)
-        else:
-            assert started.perform is not None, f"nothing performs {step!r}"
-            started.perform(step, resume)
+        started.has_outcome, started.is_performing = False, True
+        try:
+            if type(step) is Beside:
+                try:
+                    self._in_thread(step.work, partial(resume, None))
+                except Exception as error:  # no thread can be started
+                    resume(None, error)
+            else:
+                assert started.perform is not None, f"nothing performs {step!r}"
+                started.perform(step, resume)
+        finally:
+            started.is_performing = False
+        return started.has_outcome
 
     def _resume(self, started: _Started, value: Any, error: BaseException | None) -> None:
         if getattr(started.task, "gi_frame", None) is None:
@@ -267,6 +302,13 @@ class Runner:
             started.task.close()
             return
         started.value, started.error = value, error
+        if started.is_performing:
+            started.has_outcome = True
+        else:
+            self._go_on(started)
+
+    def _go_on(self, started: _Started) -> None:
+        """Continue a task whose effect has an outcome, behind others that wait."""
         if self._is_planned:
             self._waiting.append(started)
         else:
@@ -274,6 +316,9 @@ class Runner:
 
     def _wait(self, started: _Started) -> None:
         """Go on in a later turn of the loop. In order: what was read first is applied first."""
+        if self._is_stopped:
+            started.task.close()
+            return
         self._waiting.append(started)
         self._plan()
 
@@ -318,7 +363,7 @@ class Lane:
         self._call_later = call_later
         self._most = most
         self._has_room = has_room
-        self._next: deque[tuple[Task[None], Failed | None, Any]] = deque()
+        self._next: OrderedDict[AnyTask[None], tuple[Perform | None, Failed | None, Any]] = OrderedDict()
         self._under_way = 0
         self._is_beginning = self._is_planned = False
 
@@ -327,12 +372,23 @@ class Lane:
         """Whether a task is under way or waits."""
         return self._under_way > 0 or bool(self._next)
 
-    def start(self, task: Task[None], *, failed: Failed | None = None, about: Any = None) -> None:
-        """Begin a task when its turn has come, at once if few others are under way.
-
-        See `Runner.start`."""
-        self._next.append((task, failed, about))
+    def start(
+        self,
+        task: AnyTask[None],
+        perform: Perform | None = None,
+        *,
+        failed: Failed | None = None,
+        about: Any = None,
+    ) -> None:
+        """Begin a task when its turn has come, at once if few others are under way. See
+        `Runner.start`."""
+        self._next[task] = perform, failed, about
         self._begin()
+
+    def forget(self, task: AnyTask[None]) -> None:
+        """Drop a task if it has not begun."""
+        if self._next.pop(task, None) is not None:
+            task.close()
 
     def _begin(self) -> None:
         if self._is_beginning:
@@ -341,7 +397,8 @@ class Lane:
         try:
             while self._next and self._under_way < self._most and (self._has_room is None or self._has_room()):
                 self._under_way += 1
-                self._runner.start(self._run(*self._next.popleft()))
+                task, (perform, failed, about) = self._next.popitem(last=False)
+                self._runner.start(self._run(task, failed, about), perform)
         finally:
             self._is_beginning = False
         if self._next and not self._under_way and not self._is_planned:
@@ -352,7 +409,7 @@ class Lane:
         self._is_planned = False
         self._begin()
 
-    def _run(self, task: Task[None], failed: Failed | None, about: Any) -> Task[None]:
+    def _run(self, task: AnyTask[None], failed: Failed | None, about: Any) -> AnyTask[None]:
         try:
             yield from task
         except Exception as error:
