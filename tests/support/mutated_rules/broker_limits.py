@@ -295,8 +295,8 @@ RULES = [
     Rule(
         "few large requests are served at a time",
         "broker/requests/dispatch.py",
-        "        while self._next_large and len(self._large) < _LARGE_REQUESTS:\n",
-        "        while self._next_large:\n",
+        "self.large_requests = runner.lane(_LARGE_REQUESTS)",
+        "self.large_requests = runner.lane(1_000_000)",
         "test_broker_large_requests.py::test_few_large_requests_are_served_at_a_time",
     ),
     Rule(

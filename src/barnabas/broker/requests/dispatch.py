@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, Protocol
 
 from barnabas.base.clock import Clock
 from barnabas.base.network import Connection, Part, Standing
-from barnabas.base.tasks import Beside, Runner, Task
+from barnabas.base.tasks import AnyTask, Beside, Resume, Runner, Task
 from barnabas.broker.requests.connection_quotas import ConnectionQuotas
 from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.broker.requests.request import ClientFacts, Request
@@ -124,6 +124,9 @@ class Dispatcher:
         self.clock = clock
         self.runner = runner
         self.large_answers = runner.lane(_LARGE_ANSWERS, has_room)
+        self.large_requests = runner.lane(_LARGE_REQUESTS)
+        """Each lasts until it is answered, or waits for others: what it names becomes objects,
+        which would otherwise be in memory for all of them together."""
         self.unsupported_version = unsupported_version
         self.request_metrics = BrokerRequestMetrics()
         self.fast_apis = {
@@ -134,9 +137,6 @@ class Dispatcher:
         self._purgatory = purgatory
         self._quotas = quotas
         self._client_id = client_id
-        self._large: dict[ClientConnection, bool] = {}
-        """Whose large requests are being served."""
-        self._next_large: dict[ClientConnection, Callable[[], None]] = {}
         self._rejected = 0
         self._rejections_logged_from_ms = 0
 
@@ -250,26 +250,6 @@ class Dispatcher:
             self._rejections_logged_from_ms = now_ms + _REJECTION_LOG_INTERVAL_MS
         opened.close()
 
-    def begin_large(self, client: "ClientConnection", begin: Callable[[], None]) -> None:
-        """Call ``begin`` when few large requests of clients are being served, until
-        `end_large` of each: what they name becomes objects, which would otherwise be in memory
-        for all of them together."""
-        self._next_large[client] = begin
-        self._begin_next_large()
-
-    def end_large(self, client: "ClientConnection") -> None:
-        """Its large request is answered, or waits for others, or the client is gone."""
-        self._next_large.pop(client, None)
-        if self._large.pop(client, False):
-            self._begin_next_large()
-
-    def _begin_next_large(self) -> None:
-        while self._next_large and len(self._large) < _LARGE_REQUESTS:
-            client = next(iter(self._next_large))
-            begin = self._next_large.pop(client)
-            self._large[client] = True
-            begin()
-
     def forget(self, connection: "ClientConnection") -> None:
         """A connection is closed."""
         if connection in self.connections:
@@ -296,8 +276,10 @@ class ClientConnection:
         "_is_decoding",
         "_is_large",
         "_key",
+        "_large",
         "_request",
         "_synchronous",
+        "_was_answered",
         "_was_left",
         "client",
         "last_active_ms",
@@ -312,8 +294,12 @@ class ClientConnection:
         self._synchronous = False
         self._is_decoding = False
         self._is_large = False
-        """Whether what is served was not decoded in one step: it may name so much
-        that it takes long to free."""
+        """Whether what is served was not decoded in one step: it may name so much that it takes
+        long to free."""
+        self._large: AnyTask[None] | None = None
+        """Its task, if it is one of the dispatcher's large requests."""
+        self._was_answered: Resume | None = None
+        """Ends this task, which waits for the answer."""
         self._key = -1
         self._was_left = False  # whether the fast path has left the frame that comes next
         self.last_active_ms = dispatcher.clock.monotonic_ms()
@@ -438,7 +424,8 @@ class ClientConnection:
             self._dispatcher.runner.start(self._decode(request, handler, reading))
         else:
             self._connection.served_bytes = len(data)
-            self._dispatcher.begin_large(self, partial(self._begin_large, request, handler, reading, len(data)))
+            self._large = self._serve_large(request, handler, reading, len(data))
+            self._dispatcher.large_requests.start(self._large, self._await_answer)
         self._synchronous = False
         if self.busy:
             self._connection.pause()
@@ -447,15 +434,25 @@ class ClientConnection:
         """Whether a large request and its answer wait for none of other clients."""
         return request.api_key in _WAITING_FOR_OTHERS or self._connection.standing is Standing.MEMBER
 
-    def _begin_large(
+    def _serve_large(
         self, request: Request, handler: RequestHandler, reading: Task[tuple[Any, int]], size_bytes: int
-    ) -> None:
+    ) -> AnyTask[None]:
+        """Decode and serve a large request; the task lasts until it is answered, or waits for
+        others, which may need the room."""
         self._connection.served_bytes = _DECODED_FACTOR * size_bytes
-        self._dispatcher.runner.start(self._decode(request, handler, reading))
+        yield from self._decode(request, handler, reading)
+        if self._request is request and request.waiter is None and request.timer is None:
+            yield request
+        self._large = None
+        self._connection.served_bytes = 0
+
+    def _await_answer(self, _: Request, resume: Resume) -> None:
+        self._was_answered = resume
 
     def _end_large(self) -> None:
-        self._connection.served_bytes = 0
-        self._dispatcher.end_large(self)
+        resume, self._was_answered = self._was_answered, None
+        if resume is not None:
+            resume(None, None)
 
     def _decode(self, request: Request, handler: RequestHandler, reading: Task[tuple[Any, int]]) -> Task[None]:
         try:
@@ -468,8 +465,6 @@ class ClientConnection:
         if self in self._dispatcher.connections:  # else the client is gone
             self._request = request
             self._dispatcher.handle(request, handler)
-            if request.waiter is not None or request.timer is not None:
-                self._end_large()  # what it waits for may need the room
 
     def drops(self, head: bytes, frame_bytes: int) -> bool:
         key, version, _ = _HEAD.unpack(head)
@@ -529,7 +524,9 @@ class ClientConnection:
         if request is not None:
             request.abandon()
         self._dispatcher.forget(self)
-        self._dispatcher.end_large(self)
+        if self._large is not None:
+            self._dispatcher.large_requests.forget(self._large)
+        self._end_large()
         if error is not None:
             logger.debug("Lost the connection from %s:%d: %s", self.client.host, self.client.port, error)
 
