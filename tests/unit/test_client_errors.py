@@ -39,6 +39,7 @@ from barnabas.client import (
 )
 from barnabas.client.admin.configurations import ResourceType, name_of_resource
 from barnabas.client.errors import from_librdkafka, refusal
+from barnabas.client.producer.transactions import Transactions, _transaction_error
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from support.needs import ROOT
 from support.waiting import eventually
@@ -323,6 +324,67 @@ def test_transactions_need_a_transactional_id() -> None:
     with pytest.raises(ConfigurationError, match=r"transactional\.id is missing"):
         Producer(NO_BROKER).init_transactions()
     assert issubclass(TransactionError, RefusedError)
+
+
+@pytest.mark.parametrize(
+    ("code", "fatal", "retriable", "abort", "kind", "remedy"),
+    [
+        (90, True, False, False, FencedError, "make a new producer: this one cannot continue"),
+        (48, False, False, True, TransactionError, "abort it, and begin another"),
+        (22, False, False, True, TransactionError, "abort it, and begin another"),
+        (-185, False, False, True, TransactionError, "abort it, and begin another"),
+        (-185, False, True, False, TimedOutError, "make the same call again"),
+        (-172, False, False, False, ClientError, ""),
+    ],
+)
+def test_an_error_of_a_transaction_says_what_comes_next(
+    code: int, fatal: bool, retriable: bool, abort: bool, kind: type[ClientError], remedy: str
+) -> None:
+    """Abort, the same call again, or a new producer; whatever the error's own class."""
+    error = confluent_kafka.KafkaError(code, "why", fatal, retriable, abort)
+    made = _transaction_error(error, "cannot commit the transaction")
+    assert type(made) is kind
+    assert (made.remedy, made.fatal, made.retriable) == (remedy, fatal, retriable)
+    assert str(made).startswith("cannot commit the transaction: why")
+    assert str(made).endswith(f"({remedy})" if remedy else "why")
+
+
+class _Refusing:
+    """librdkafka's producer with one answer to each commit. It counts its aborts."""
+
+    def __init__(self, *answers: confluent_kafka.KafkaError | None) -> None:
+        self.answers = list(answers)
+        self.aborts = 0
+
+    def begin_transaction(self) -> None:
+        """Nothing to do."""
+
+    def commit_transaction(self, _timeout_s: float) -> None:
+        answer = self.answers.pop(0)
+        if answer is not None:
+            raise confluent_kafka.KafkaException(answer)
+
+    def abort_transaction(self, _timeout_s: float) -> None:
+        self.aborts += 1
+
+
+def test_a_block_whose_commit_may_be_repeated_is_not_aborted() -> None:
+    """The commit may have taken place: an abort would hide that, and the same call again tells."""
+    timed_out = confluent_kafka.KafkaError(-185, "late", False, True, False)
+    refused = confluent_kafka.KafkaError(48, "no", False, False, True)
+    with Producer({**NO_BROKER, "transactional.id": "x"}, close_timeout_s=0.1) as producer:
+        underneath = _Refusing(timed_out, None, refused)
+        producer._transactions = Transactions(underneath, {"transactional.id": "x"})
+        with pytest.raises(TimedOutError), producer.transaction():
+            pass
+        assert underneath.aborts == 0
+        producer.commit_transaction()
+        with pytest.raises(TransactionError), producer.transaction():
+            pass
+        assert underneath.aborts == 1
+        with pytest.raises(ArithmeticError), producer.transaction():
+            raise ArithmeticError
+        assert underneath.aborts == 2
 
 
 def test_an_admin_without_a_broker_says_so() -> None:

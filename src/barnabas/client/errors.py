@@ -178,9 +178,7 @@ class CommitError(RefusedError):
 
 
 class TransactionError(RefusedError):
-    """A transaction that cannot be committed: abort it.
-
-    (``fatal``: the producer must be created again.)"""
+    """A transaction that cannot be committed: abort it, and begin another."""
 
 
 class DeliveryError(ClientError):

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from barnabas.client.codecs import Serializer
-from barnabas.client.errors import ClientError
+from barnabas.client.errors import ClientError, TransactionError
 from barnabas.client.producer.producer import CLOSE_TIMEOUT_S, Producer, pairs
 from barnabas.client.records import Delivery, Headers
 from barnabas.client.type_variables import K_contra, V_contra
@@ -208,16 +208,23 @@ class AsyncProducer(Generic[K_contra, V_contra]):
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        """A transaction as an ``async with`` block: committed at its end, aborted
-        when it raises."""
+        """A transaction as an ``async with`` block; see `Producer.transaction`."""
         await self.begin_transaction()
         try:
             yield
-            await self.commit_transaction()
         except BaseException:
-            with contextlib.suppress(ClientError):
-                await self.abort_transaction()
+            await self._abort_quietly()
             raise
+        try:
+            await self.commit_transaction()
+        except TransactionError:
+            await self._abort_quietly()
+            raise
+
+    async def _abort_quietly(self) -> None:
+        """An error is under way, which says more."""
+        with contextlib.suppress(ClientError):
+            await self.abort_transaction()
 
     async def __aenter__(self) -> Self:
         self.blocking.__enter__()

@@ -31,6 +31,7 @@ from barnabas.client.errors import (
     DroppedError,
     SerializationError,
     TimedOutError,
+    TransactionError,
     UndeliveredError,
     from_librdkafka,
 )
@@ -495,7 +496,8 @@ class Producer(Generic[K_contra, V_contra]):
     def commit_transaction(self, timeout_s: float = 30.0) -> None:
         """Make everything of the transaction visible.
 
-        Raises `TransactionError` when it must be aborted."""
+        Raises `TransactionError` when it must be aborted. After another error that is ``retriable``, call it again: the commit may have taken place.
+        """
         self._check_open()
         self._transactions.commit(timeout_s)
 
@@ -520,15 +522,27 @@ class Producer(Generic[K_contra, V_contra]):
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """A transaction as a ``with`` block: committed at its end, aborted when it raises."""
+        """A transaction as a ``with`` block: committed at its end, aborted when it raises.
+
+        It is aborted, too, when it cannot be committed (`TransactionError`). After another error of
+        the commit that is ``retriable`` it is not: call `commit_transaction` again.
+        """
         self.begin_transaction()
         try:
             yield
-            self.commit_transaction()
         except BaseException:
-            with contextlib.suppress(ClientError):
-                self.abort_transaction()
+            self._abort_quietly()
             raise
+        try:
+            self.commit_transaction()
+        except TransactionError:
+            self._abort_quietly()
+            raise
+
+    def _abort_quietly(self) -> None:
+        """An error is under way, which says more."""
+        with contextlib.suppress(ClientError):
+            self.abort_transaction()
 
     def partitions_for(self, topic: str) -> int:
         """How many partitions a topic has; raises `UnknownTopicError`."""

@@ -3,6 +3,10 @@
 Whether the brokers have transactions at all is asked first: librdkafka would look for a
 coordinator until its time is up.
 
+Every error says what comes next. A `TransactionError`: abort, and begin another transaction. One
+that is ``retriable``: make the same call again; whether a commit took place is not known until then.
+One that is ``fatal``, as a `FencedError`: nothing can be done with this producer any more.
+
 In Kafka: `TransactionManager`.
 """
 
@@ -50,7 +54,10 @@ class Transactions:
         self._call("cannot begin a transaction", self._librdkafka.begin_transaction)
 
     def commit(self, timeout_s: float) -> None:
-        """Flush and commit; raises `TransactionError` when it must be aborted instead."""
+        """Flush and commit; raises `TransactionError` when it must be aborted instead.
+
+        After an error that is ``retriable``, such as `TimedOutError`, call it again.
+        """
         self._call("cannot commit the transaction", self._librdkafka.commit_transaction, timeout_s)
 
     def abort(self, timeout_s: float) -> None:
@@ -99,9 +106,22 @@ class Transactions:
 
 
 def _transaction_error(error: Any, what: str) -> ClientError:
+    """The error with what comes next: librdkafka says it of each."""
     fitting = classify(error, what)
-    if not error.txn_requires_abort() or not isinstance(fitting, RefusedError):
-        return fitting
-    made = TransactionError(fitting.code, fitting.message, remedy="abort it, and begin another")
-    made.retriable, made.fatal = error.retriable(), error.fatal()
-    return made
+    if error.fatal():
+        return _with_remedy(fitting, "make a new producer: this one cannot continue")
+    if error.txn_requires_abort():
+        message = fitting.message if isinstance(fitting, RefusedError) else str(fitting)
+        code = fitting.code if isinstance(fitting, RefusedError) else ErrorCode.UNKNOWN_SERVER_ERROR
+        made = TransactionError(code, message, remedy="abort it, and begin another")
+        made.name = fitting.name
+        return made
+    if error.retriable():
+        return _with_remedy(fitting, "make the same call again")
+    return fitting
+
+
+def _with_remedy(error: ClientError, remedy: str) -> ClientError:
+    error.args = (f"{error} ({remedy})",)
+    error.remedy = remedy
+    return error
