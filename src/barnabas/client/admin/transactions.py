@@ -159,6 +159,8 @@ def describe_transaction(connection: AdminConnection, transactional_id: str) -> 
 
     response = connection.retry(attempt, lambda answer: [each.error_code for each in answer.transaction_states])
     (state,) = response.transaction_states
+    if state.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+        raise refusal(state.error_code, f"transactional id {transactional_id} is not known to its coordinator")
     if state.error_code:
         raise refusal(state.error_code, about=f"transactional id {transactional_id}")
     return TransactionDescription(

@@ -496,7 +496,8 @@ class Producer(Generic[K_contra, V_contra]):
     def commit_transaction(self, timeout_s: float = 30.0) -> None:
         """Make everything of the transaction visible.
 
-        Raises `TransactionError` when it must be aborted. After another error that is ``retriable``, call it again: the commit may have taken place.
+        Raises `TransactionError` when it must be aborted. After another error that is
+        ``retriable``, call it again: the commit may have taken place.
         """
         self._check_open()
         self._transactions.commit(timeout_s)

@@ -4,8 +4,8 @@ Whether the brokers have transactions at all is asked first: librdkafka would lo
 coordinator until its time is up.
 
 Every error says what comes next. A `TransactionError`: abort, and begin another transaction. One
-that is ``retriable``: make the same call again; whether a commit took place is not known until then.
-One that is ``fatal``, as a `FencedError`: nothing can be done with this producer any more.
+that is ``retriable``: make the same call again; until then it is not known whether a commit took
+place. One that is ``fatal``, as a `FencedError`: nothing can be done with this producer any more.
 
 In Kafka: `TransactionManager`.
 """
