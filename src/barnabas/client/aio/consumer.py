@@ -7,13 +7,12 @@ Kafka has no counterpart; its `KafkaConsumer` blocks.
 """
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from types import TracebackType
-from typing import Any, Generic, Self
+from typing import Any
 
 from barnabas.base.ids import TopicPartition
+from barnabas.client.aio.calls import ConsumerCalls
 from barnabas.client.aio.methods import awaited, direct
 from barnabas.client.aio.thread import InOneThread
 from barnabas.client.codecs import Deserializer
@@ -31,7 +30,7 @@ OnPartitionsAwaited = Callable[[list[TopicPartition]], Awaitable[None] | None]
 _SLICE_S = 1.0  # a cancelled wait leaves the consumer's thread after this long at most
 
 
-class AsyncConsumer(Generic[K, V]):
+class AsyncConsumer(ConsumerCalls[K, V]):
     """Reads records. See `barnabas.client.consumer.consumer.Consumer`.
 
     Rebalance callbacks may be coroutine functions: they run in the loop, may await this consumer's
@@ -105,16 +104,6 @@ class AsyncConsumer(Generic[K, V]):
     seek = awaited(Consumer.seek)
     """Go on at ``offset`` in a partition that is assigned; -2 is its first record, -1 its end."""
 
-    async def consume(self, max_records: int = 500, timeout_s: float = 1.0) -> list[Record[K, V]]:
-        """Up to ``max_records``: what comes until the first of them has waited ``timeout_s``."""
-        records: list[Record[K, V]] = []
-        while len(records) < max_records:
-            record = await self.poll(0.0 if records else timeout_s)
-            if record is None:
-                break
-            records.append(record)
-        return records
-
     async def poll(self, timeout_s: float = 0.0) -> Record[K, V] | None:
         """The next record, or None when there is none within ``timeout_s``."""
         if self.blocking.has_record or await self.thread.run(self.blocking.wait, timeout_s):
@@ -166,16 +155,8 @@ class AsyncConsumer(Generic[K, V]):
         finally:
             self.thread.end()
 
-    async def __aenter__(self) -> Self:
+    def _check_open(self) -> None:
         self.blocking.__enter__()
-        return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            await self.close()
-            return
+    def _forget(self) -> None:
         self.blocking.forget()
-        with contextlib.suppress(ClientError):  # an error is under way, and must not be hidden
-            await self.close()

@@ -11,13 +11,13 @@ import contextlib
 import functools
 import threading
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
-from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from barnabas.client.aio.calls import ProducerCalls
 from barnabas.client.codecs import Serializer
 from barnabas.client.errors import ClientError, TransactionError
-from barnabas.client.producer.producer import CLOSE_TIMEOUT_S, Producer, pairs
+from barnabas.client.producer.producer import CLOSE_TIMEOUT_S, Producer
 from barnabas.client.records import Delivery, Headers
 from barnabas.client.type_variables import K_contra, V_contra
 
@@ -45,7 +45,7 @@ def _in_a_thread(
     return call
 
 
-class AsyncProducer(Generic[K_contra, V_contra]):
+class AsyncProducer(ProducerCalls[K_contra, V_contra]):
     """Sends records to topics; make it inside a running loop.
 
     See `barnabas.client.producer.producer.Producer`."""
@@ -79,22 +79,6 @@ class AsyncProducer(Generic[K_contra, V_contra]):
     def dropped(self) -> int:
         """Records that found no room in the queue within ``queue.enqueue.timeout.ms``."""
         return self.blocking.dropped
-
-    async def send(
-        self,
-        topic: str,
-        value: V_contra | None,
-        key: K_contra | None = None,
-        *,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-        headers: Headers | None = None,
-    ) -> Delivery:
-        """Send a record and wait for the broker.
-
-        Raises `DeliveryError`, `DroppedError` or `BufferFullError`."""
-        future = await self.submit(topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers)
-        return await future
 
     async def submit(
         self,
@@ -160,17 +144,6 @@ class AsyncProducer(Generic[K_contra, V_contra]):
             elif delivery is not None:
                 future.set_result(delivery)
 
-    async def send_many(
-        self, topic: str, values: Iterable[V_contra], *, keys: Iterable[K_contra] | None = None
-    ) -> list[Delivery]:
-        """Send a batch and wait for all of it.
-
-        Raises the first failure after the fate of each is known."""
-        batch = pairs(values, keys) if keys is not None else ((value, None) for value in values)
-        waiting = [await self.submit(topic, value, key) for value, key in batch]
-        await asyncio.wait(waiting) if waiting else None
-        return [future.result() for future in waiting]
-
     async def flush(self, timeout_s: float | None = None) -> None:
         """Wait until the fate of every record is known; see `Producer.flush`."""
         await asyncio.to_thread(self.blocking.flush, timeout_s)
@@ -206,6 +179,9 @@ class AsyncProducer(Generic[K_contra, V_contra]):
     send_offsets_to_transaction = _in_a_thread(Producer.send_offsets_to_transaction)
     """See `Producer.send_offsets_to_transaction`."""
 
+    def _check_open(self) -> None:
+        self.blocking.__enter__()
+
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
         """A transaction as an ``async with`` block; see `Producer.transaction`."""
@@ -225,16 +201,3 @@ class AsyncProducer(Generic[K_contra, V_contra]):
         """An error is under way, which says more."""
         with contextlib.suppress(ClientError):
             await self.abort_transaction()
-
-    async def __aenter__(self) -> Self:
-        self.blocking.__enter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            await self.close()
-            return
-        with contextlib.suppress(ClientError):  # an error is under way, and must not be hidden
-            await self.close(5.0 if issubclass(kind, Exception) else 0.5)

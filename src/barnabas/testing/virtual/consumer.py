@@ -10,11 +10,11 @@ import contextlib
 import inspect
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Generic, Self
+from typing import Any
 
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.cluster.channels import ChannelError
+from barnabas.client.aio.calls import ConsumerCalls
 from barnabas.client.arguments import (
     check_offsets,
     check_partitions,
@@ -49,7 +49,7 @@ _EARLIEST = -2
 _LATEST = -1
 
 
-class VirtualConsumer(Generic[K, V]):
+class VirtualConsumer(ConsumerCalls[K, V]):
     """Reads records of a simulated cluster, alone or in a group.
 
     See `barnabas.client.AsyncConsumer`. The callbacks of `subscribe` may be coroutine functions,
@@ -233,16 +233,6 @@ class VirtualConsumer(Generic[K, V]):
                     return None
                 await asyncio.sleep(min(_WAKE_S, end - loop.time()))
 
-    async def consume(self, max_records: int = 500, timeout_s: float = 1.0) -> list[Record[K, V]]:
-        """Up to ``max_records``: what comes until the first of them has waited ``timeout_s``."""
-        records: list[Record[K, V]] = []
-        while len(records) < max_records:
-            record = await self.poll(0.0 if records else timeout_s)
-            if record is None:
-                break
-            records.append(record)
-        return records
-
     async def __aiter__(self) -> AsyncIterator[Record[K, V]]:
         """Records for ever, or until none came for ``consumer.timeout.ms``."""
         while not self._closed:
@@ -349,6 +339,9 @@ class VirtualConsumer(Generic[K, V]):
 
     # Tasks, and the end
 
+    def _forget(self) -> None:
+        self._commits.handed_out.clear()
+
     def _begin(self, *works: Any) -> None:
         self._tasks += [asyncio.get_running_loop().create_task(work) for work in works]
 
@@ -375,20 +368,6 @@ class VirtualConsumer(Generic[K, V]):
             self._closed = True
             self._forget_positions()
             self._link.close()
-
-    async def __aenter__(self) -> Self:
-        self._check_open()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            await self.close()
-            return
-        self._commits.handed_out.clear()  # what was handed out last was not processed
-        with contextlib.suppress(ClientError):  # an error is under way, and must not be hidden
-            await self.close()
 
 
 async def _call(callback: Callable[..., Any] | None, *arguments: Any) -> None:

@@ -6,16 +6,15 @@ any producer. A batch that is refused for its size is sent again in parts.
 """
 
 import asyncio
-import contextlib
 from collections import deque
-from collections.abc import Iterable, Mapping
-from types import TracebackType
-from typing import Any, Generic, Self
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.cluster.channels import ChannelError
+from barnabas.client.aio.calls import ProducerCalls
 from barnabas.client.arguments import check_timestamp
 from barnabas.client.codecs import Serializer, encoder
 from barnabas.client.errors import (
@@ -29,7 +28,7 @@ from barnabas.client.errors import (
 )
 from barnabas.client.producer.batch_limits import TOO_LARGE
 from barnabas.client.producer.partitioners import chooser
-from barnabas.client.producer.producer import CLOSE_TIMEOUT_S, pairs
+from barnabas.client.producer.producer import CLOSE_TIMEOUT_S
 from barnabas.client.records import Delivery, Headers
 from barnabas.client.type_variables import K_contra, V_contra
 from barnabas.testing.virtual.link import ClusterLink
@@ -68,7 +67,7 @@ class _PartitionQueue:
         self.sequence = 0
 
 
-class VirtualProducer(Generic[K_contra, V_contra]):
+class VirtualProducer(ProducerCalls[K_contra, V_contra]):
     """Sends records to topics of a simulated cluster; see `barnabas.client.AsyncProducer`."""
 
     def __init__(
@@ -97,22 +96,6 @@ class VirtualProducer(Generic[K_contra, V_contra]):
         self._closed = False
         self.dropped = 0
         """Records that found no room in the queue within ``queue.enqueue.timeout.ms``."""
-
-    async def send(
-        self,
-        topic: str,
-        value: V_contra | None,
-        key: K_contra | None = None,
-        *,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-        headers: Headers | None = None,
-    ) -> Delivery:
-        """Send a record and wait for the broker.
-
-        Raises `DeliveryError`, `DroppedError` or `BufferFullError`."""
-        future = await self.submit(topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers)
-        return await future
 
     async def submit(
         self,
@@ -189,17 +172,6 @@ class VirtualProducer(Generic[K_contra, V_contra]):
         pending.future.set_exception(error)
         pending.future.exception()  # it is counted; a future that is not looked at is no defect
 
-    async def send_many(
-        self, topic: str, values: Iterable[V_contra], *, keys: Iterable[K_contra] | None = None
-    ) -> list[Delivery]:
-        """Send a batch and wait for all of it.
-
-        Raises the first failure after the fate of each is known."""
-        batch = pairs(values, keys) if keys is not None else ((value, None) for value in values)
-        waiting = [await self.submit(topic, value, key) for value, key in batch]
-        await asyncio.wait(waiting) if waiting else None
-        return [future.result() for future in waiting]
-
     async def flush(self, timeout_s: float | None = None) -> None:
         """Wait until the fate of every record is known.
 
@@ -234,19 +206,6 @@ class VirtualProducer(Generic[K_contra, V_contra]):
     def __len__(self) -> int:
         """Records that wait or are on their way."""
         return sum(len(queue.waiting) for queue in self._queues.values())
-
-    async def __aenter__(self) -> Self:
-        self._check_open()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            await self.close()
-            return
-        with contextlib.suppress(ClientError):  # an error is under way, and must not be hidden
-            await self.close(5.0 if issubclass(kind, Exception) else 0.5)
 
     # One partition
 
