@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.cluster.channels import ChannelError
 from barnabas.testing.simulation.simulation import Machine, Simulation, broker_name
+from barnabas.testing.virtual.sending import produce_request
 from barnabas.wire.kafka.errors import KafkaError
 from barnabas.wire.kafka.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -20,7 +21,6 @@ from barnabas.wire.kafka.messages.delete_records import (
 )
 from barnabas.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.wire.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from barnabas.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.wire.kafka.offset_specs import EARLIEST
 from barnabas.wire.kafka.records.batch_header import check_batch
 from barnabas.wire.kafka.records.records import Record, build_batch, read_records
@@ -130,12 +130,7 @@ async def _produce(client: ClusterClient, stored: StoredCluster, upto: int) -> N
         value = b"%d %s" % (number, b"v" * 40)
         batch = build_batch([Record(0, client.machine.clock.wall_ms(), None, value)])
         leader = await client.leader(PARTITION)
-        data = TopicProduceData(
-            name=PARTITION.topic,
-            topic_id=client.topic_ids[PARTITION.topic],
-            partition_data=[PartitionProduceData(index=0, records=batch)],
-        )
-        request = ProduceRequest(acks=-1, timeout_ms=3000, topic_data=[data])
+        request = produce_request({PARTITION: bytes(batch)}, client.topic_ids, acks=-1, timeout_ms=3000)
         try:
             response = await client.channels.send(leader, request)
         except ChannelError:
@@ -225,7 +220,7 @@ async def _read_all(client: ClusterClient, stored: StoredCluster) -> dict[int, b
     last = max(stored.acknowledged)
     while loop.time() < deadline and last not in values:
         await client.refresh([PARTITION.topic])
-        leader = client.leaders.get(PARTITION, -1)
+        leader = client.link.leader(PARTITION)
         if leader < 0 or PARTITION.topic not in client.topic_ids:
             await client.pause(0.2)
             continue

@@ -17,8 +17,8 @@ from barnabas.broker.cluster.channels import ChannelError
 from barnabas.broker.cluster.znodes import BROKER_IDS, CONTROLLER, decode_controller, partition_state_path
 from barnabas.testing.simulation.cluster_view import ClusterView
 from barnabas.testing.simulation.simulation import COORDINATION, Machine, Simulation
+from barnabas.testing.virtual.sending import produce_request
 from barnabas.wire.kafka.errors import ErrorCode
-from barnabas.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.wire.kafka.records.records import Record, build_batch
 from simulation.scenarios.admin import create_simulated_topic
 from simulation.scenarios.clients import ClusterClient
@@ -105,13 +105,9 @@ async def _produce(client: ClusterClient, story: _Storyteller, value: bytes) -> 
     while True:
         leader = await client.leader(ORDERS)
         batch = build_batch([Record(0, 0, None, value, [])])
-        data = TopicProduceData(
-            name=ORDERS.topic,
-            topic_id=client.topic_ids[ORDERS.topic],
-            partition_data=[PartitionProduceData(index=ORDERS.partition, records=bytes(batch))],
-        )
+        request = produce_request({ORDERS: bytes(batch)}, client.topic_ids, acks=-1, timeout_ms=30_000)
         try:
-            response = await client.channels.send(leader, ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data]))
+            response = await client.channels.send(leader, request)
         except ChannelError:
             story.note_client(f"{value.decode()!r} to broker {leader}: no connection, look for the leader again")
             client.forget_leader(ORDERS)

@@ -10,7 +10,6 @@ partitions, as Java's do.
 """
 
 import asyncio
-import contextlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,15 +20,10 @@ from barnabas.base.network import Connection
 from barnabas.broker.cluster.channels import ChannelError
 from barnabas.testing.simulation.history import key_of
 from barnabas.testing.simulation.simulation import BROKER_PORT, broker_name
+from barnabas.testing.virtual.sending import init_producer_id, produce_request
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.frames import encode_request
-from barnabas.wire.kafka.messages.init_producer_id import InitProducerIdRequest
-from barnabas.wire.kafka.messages.produce import (
-    PartitionProduceData,
-    PartitionProduceResponse,
-    ProduceRequest,
-    TopicProduceData,
-)
+from barnabas.wire.kafka.messages.produce import PartitionProduceResponse, ProduceRequest
 from barnabas.wire.kafka.records.records import Record, build_batch
 from simulation.scenarios.clients import ClusterClient
 
@@ -40,6 +34,7 @@ _PRODUCE_TIMEOUT_MS = 2000
 _UNANSWERED_VERSION = 9
 _MAX_FRAME_BYTES = 1 << 20
 _LINGER_S = 0.1
+_IDENTIFY_S = 3600.0  # a run is shorter
 _PADDED_SHARE = 0.05
 _MAX_PADDING_BYTES = 3000
 
@@ -100,17 +95,8 @@ class SimulatedProducer:
 
     async def _identify(self) -> None:
         async with self._renewing:
-            while self._producer_id < 0:
-                client = self._client
-                request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-                with contextlib.suppress(ChannelError):
-                    response = await client.channels.send(client.rng.choice(client.brokers), request)
-                    if not response.error_code:
-                        self._producer_id, self._producer_epoch = response.producer_id, response.producer_epoch
-                        return
-                    if not ErrorCode.of(response.error_code).retriable:
-                        client.history.violation(f"InitProducerId: {ErrorCode.of(response.error_code).name}")
-                await asyncio.sleep(0.1)
+            if self._producer_id < 0:
+                self._producer_id, self._producer_epoch = await init_producer_id(self._client.link, _IDENTIFY_S)
 
     async def _run(self, topic_partition: TopicPartition) -> None:
         client = self._client
@@ -219,19 +205,8 @@ class SimulatedProducer:
         return True
 
     def _request(self, batches: Mapping[TopicPartition, bytes]) -> ProduceRequest:
-        topics: dict[str, TopicProduceData] = {}
-        for topic_partition, batch in batches.items():
-            name = topic_partition.topic
-            if name not in topics:
-                topics[name] = TopicProduceData(name=name, topic_id=self._client.topic_ids[name], partition_data=[])
-            data = PartitionProduceData(index=topic_partition.partition, records=batch)
-            topics[name].partition_data.append(data)
-        return ProduceRequest(
-            transactional_id=None,
-            acks=self._kind.acks,
-            timeout_ms=_PRODUCE_TIMEOUT_MS,
-            topic_data=list(topics.values()),
-        )
+        topic_ids = self._client.topic_ids
+        return produce_request(batches, topic_ids, acks=self._kind.acks, timeout_ms=_PRODUCE_TIMEOUT_MS)
 
     async def _ask(
         self, topic_partition: TopicPartition, batches: Sequence[bytes]
@@ -254,7 +229,11 @@ class SimulatedProducer:
         except ChannelError:
             return None, -1, False
         client.history.reconsider(topic_partition)
-        return ErrorCode.of(answer.error_code), answer.base_offset, client.is_leader_now(leader, topic_partition)
+        return (
+            ErrorCode.of(answer.error_code),
+            answer.base_offset,
+            client.observer.is_leader_now(leader, topic_partition),
+        )
 
     def _joined_requests(self, leader: int) -> "_JoinedRequests":
         if leader not in self._joined:

@@ -20,7 +20,8 @@ from simulation.scenarios.clients import ClusterClient, PartitionReader
 from simulation.scenarios.coordination_clients import CoordinationFacts, CoordinationUser
 from simulation.scenarios.fault_injector import FaultInjector
 from simulation.scenarios.faults import FAULTS
-from simulation.scenarios.group_member import GroupFacts, SimulatedMember
+from simulation.scenarios.group_facts import GroupFacts
+from simulation.scenarios.group_member import SimulatedMember
 from simulation.scenarios.losses import Losses
 from simulation.scenarios.plan import RunPlan, TopicPlan
 from simulation.scenarios.producers import SimulatedProducer
@@ -158,8 +159,7 @@ class Scenario:
         self.readers.append(PartitionReader(self._client("reader-0"), partitions))
         for number in range(plan.members):
             client = self._client(f"member-{number}")
-            counts = {name: topic.partitions for name, topic in plan.topics.items()}
-            self.members.append(SimulatedMember(client, GROUP, number, counts, self.group))
+            self.members.append(SimulatedMember(client, GROUP, list(plan.topics), self.group))
         if plan.has_administrator:
             self._administrate(self._client("administrator"))
         faults = simulation.loop.create_task(

@@ -49,6 +49,8 @@ class PartitionHistory:
     """By broker, life and leader epoch, for each leader learns its own."""
     end_offset: int = -1
     """The highest that ListOffsets answered."""
+    polled_upto: int = 0
+    """The offset behind all that was read."""
     start_offset: int = 0
     """The highest log start offset in an answer."""
     final_end_offset: int = 1 << 62
@@ -198,6 +200,7 @@ class History:
             del partition.seen[at]
         partition.high_watermarks.clear()
         partition.end_offset = min(partition.end_offset, offset)
+        partition.polled_upto = min(partition.polled_upto, offset)
         for listener in self.on_allowed_loss:
             listener(topic_partition)
         self.count("losses allowed")

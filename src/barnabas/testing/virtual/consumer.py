@@ -204,8 +204,7 @@ class VirtualConsumer(ConsumerCalls[K, V]):
         topic_partition = TopicPartition(topic, partition)
         position = self._subscription.position(topic_partition)
         if offset < 0:
-            found = await self._link.list_offsets(self._channels, {topic_partition: offset}, _LOOK_UP_S)
-            offset = found[topic_partition] or 0
+            offset = await self._list_offset(topic_partition, offset, _LOOK_UP_S)
         position.move(offset)
         self._commits.handed_out.pop(topic_partition, None)
 
@@ -319,9 +318,14 @@ class VirtualConsumer(ConsumerCalls[K, V]):
         """The first offset of a partition and the one that the next record will get."""
         self._check_open()
         topic_partition = TopicPartition(topic, partition)
-        first = await self._link.list_offsets(self._channels, {topic_partition: _EARLIEST}, timeout_s)
-        end = await self._link.list_offsets(self._channels, {topic_partition: _LATEST}, timeout_s)
-        return first[topic_partition] or 0, end[topic_partition] or 0
+        first = await self._list_offset(topic_partition, _EARLIEST, timeout_s)
+        return first, await self._list_offset(topic_partition, _LATEST, timeout_s)
+
+    async def _list_offset(self, topic_partition: TopicPartition, when: int, timeout_s: float) -> int:
+        found = await self._link.list_offsets(
+            self._channels, {topic_partition: when}, timeout_s, read_committed=self._settings.read_committed
+        )
+        return found[topic_partition] or 0
 
     async def lag(self, timeout_s: float = 30.0) -> dict[TopicPartition, int]:
         """How many records of each assigned partition were not handed out yet."""

@@ -119,7 +119,7 @@ class PartitionFetcher:
                     FetchPartition(
                         partition=number,
                         fetch_offset=wanted[TopicPartition(topic, number)] or 0,
-                        partition_max_bytes=_MAX_BYTES,
+                        partition_max_bytes=self._settings.partition_bytes,
                         current_leader_epoch=self._link.leader_epoch(TopicPartition(topic, number)),
                     )
                     for number in numbers

@@ -17,9 +17,14 @@ from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from barnabas.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 
-__all__ = ["ClusterLink"]
+__all__ = ["Answered", "ClusterLink", "OnRequest", "by_topic"]
 
 T = TypeVar("T")
+
+Answered = Callable[[Any], None]
+OnRequest = Callable[[int, Any], Answered | None]
+"""Called with a broker's id and a request before it leaves; what it returns is called with the
+response, if one comes."""
 
 _REQUEST_TIMEOUT_MS = 5000
 _RETRY_S = 0.1
@@ -33,13 +38,24 @@ class ClusterLink:
     Methods try again until their time is over."""
 
     def __init__(
-        self, network: Network, endpoints: Mapping[int, tuple[str, int]], rng: Random, now_ms: Callable[[], int]
+        self,
+        network: Network,
+        endpoints: Mapping[int, tuple[str, int]],
+        rng: Random,
+        now_ms: Callable[[], int],
+        *,
+        request_timeout_ms: int = _REQUEST_TIMEOUT_MS,
+        on_request: OnRequest | None = None,
     ) -> None:
         self.rng = rng
         self.now_ms = now_ms
         """The machine's wall clock."""
         self.brokers = list(endpoints)
         self.topic_ids: dict[str, Uuid] = {}
+        self.controller_id = -1
+        """The controller, by the last metadata."""
+        self._request_timeout_ms = request_timeout_ms
+        self._on_request = on_request
         self._leaders: dict[TopicPartition, int] = {}
         self._epochs: dict[TopicPartition, int] = {}
         self._network = network
@@ -48,9 +64,12 @@ class ClusterLink:
         self._metadata = self.channels()
 
     def channels(self) -> Channels:
-        """Connections of their own: a broker answers the requests of a connection
-        one after the other."""
-        made = Channels(-1, self._network, request_timeout_ms=_REQUEST_TIMEOUT_MS)
+        """Connections of their own: a broker answers the requests of a connection one after the
+        other."""
+        if self._on_request is None:
+            made = Channels(-1, self._network, request_timeout_ms=self._request_timeout_ms)
+        else:
+            made = _WatchedChannels(self._network, self._request_timeout_ms, self._on_request)
         made.set_brokers(self._endpoints)
         self._all.append(made)
         return made
@@ -90,6 +109,7 @@ class ClusterLink:
         Raises `ChannelError`."""
         wanted = None if topics is None else [MetadataRequestTopic(topic_id=ZERO_UUID, name=topic) for topic in topics]
         response = await self.ask_any(MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
+        self.controller_id = response.controller_id
         errors = {}
         for topic in response.topics:
             errors[topic.name] = ErrorCode.of(topic.error_code)
@@ -157,18 +177,25 @@ class ClusterLink:
         return None if self.leader(topic_partition) < 0 else self.leader(topic_partition)
 
     async def list_offsets(
-        self, channels: Channels, times_ms: Mapping[TopicPartition, int], timeout_s: float
+        self,
+        channels: Channels,
+        times_ms: Mapping[TopicPartition, int],
+        timeout_s: float,
+        *,
+        read_committed: bool = False,
     ) -> dict[TopicPartition, int | None]:
-        """The first offset at or after a time, of each partition.
+        """The first offset at or after a time, of each partition; -2 is for the first, -1 for the
+        end.
 
-        -2 is for the first, -1 for the end."""
+        With ``read_committed`` a partition ends where a transaction is open.
+        """
         return {
-            topic_partition: await self._list_offset(channels, topic_partition, when, timeout_s)
+            topic_partition: await self._list_offset(channels, topic_partition, when, timeout_s, int(read_committed))
             for topic_partition, when in times_ms.items()
         }
 
     async def _list_offset(
-        self, channels: Channels, topic_partition: TopicPartition, time_ms: int, timeout_s: float
+        self, channels: Channels, topic_partition: TopicPartition, time_ms: int, timeout_s: float, isolation_level: int
     ) -> int | None:
         async def attempt() -> tuple[int | None] | None:
             leader = await self.find_leader(topic_partition)
@@ -182,7 +209,7 @@ class ClusterLink:
             topic = ListOffsetsTopic(name=topic_partition.topic, partitions=[wanted])
             try:
                 response = await channels.send(
-                    leader, ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[topic])
+                    leader, ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=[topic])
                 )
             except ChannelError:
                 self.forget_leader(topic_partition)
@@ -201,6 +228,23 @@ class ClusterLink:
         error = ErrorCode.of(code)
         if code and not error.retriable:
             raise refusal(error, f"{what}: {error.message}")
+
+
+class _WatchedChannels(Channels):
+    """Connections whose requests and responses somebody else sees, too."""
+
+    def __init__(self, network: Network, request_timeout_ms: int, on_request: OnRequest) -> None:
+        super().__init__(-1, network, request_timeout_ms=request_timeout_ms)
+        self._on_request = on_request
+
+    async def send(
+        self, broker_id: int, message: Any, *, timeout_ms: int | None = None, version: int | None = None
+    ) -> Any:
+        answered = self._on_request(broker_id, message)
+        response = await super().send(broker_id, message, timeout_ms=timeout_ms, version=version)
+        if answered is not None:
+            answered(response)
+        return response
 
 
 def unknown_topic(topic: str) -> UnknownTopicError:

@@ -312,11 +312,15 @@ class Membership:
         }
 
     async def commit(self, offsets: Mapping[TopicPartition, int], timeout_s: float) -> None:
-        """Commit these offsets.
-
-        Raises `CommitError` when the group has moved on, and `TimedOutError`."""
+        """Commit these offsets. Raises `CommitError` when the group has moved on, and
+        `TimedOutError`."""
+        member = self._generation, self._member_id
 
         async def attempt() -> bool | None:
+            if member != (self._generation, self._member_id):
+                # The partitions may have another owner: the commit of this generation must not go
+                # on in another.
+                self._is_refused([ErrorCode.ILLEGAL_GENERATION])
             code = await self._find_coordinator()
             if code:
                 return self._link.check(code, "the commit failed")

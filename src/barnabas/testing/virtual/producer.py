@@ -33,9 +33,8 @@ from barnabas.client.records import Delivery, Headers
 from barnabas.client.type_variables import K_contra, V_contra
 from barnabas.testing.virtual.link import ClusterLink
 from barnabas.testing.virtual.properties import producer_settings
+from barnabas.testing.virtual.sending import init_producer_id, produce_request
 from barnabas.wire.kafka.errors import ErrorCode
-from barnabas.wire.kafka.messages.init_producer_id import InitProducerIdRequest
-from barnabas.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.wire.kafka.records.framing import murmur2
 from barnabas.wire.kafka.records.records import Record, build_batch
 
@@ -290,16 +289,11 @@ class VirtualProducer(ProducerCalls[K_contra, V_contra]):
         leader = await self._link.find_leader(topic_partition)
         if leader is None:
             return ErrorCode.LEADER_NOT_AVAILABLE, -1, -1, ""
-        topic = TopicProduceData(
-            name=topic_partition.topic,
-            topic_id=self._link.topic_ids[topic_partition.topic],
-            partition_data=[PartitionProduceData(index=topic_partition.partition, records=data)],
-        )
         timeout_ms = self._settings.request_timeout_ms
         acks = self._settings.acks
         # The brokers do not answer acks 0. A connection in order cannot skip an answer, so the
         # leader is asked for one, and the record counts as sent before it comes.
-        request = ProduceRequest(transactional_id=None, acks=acks or 1, timeout_ms=timeout_ms, topic_data=[topic])
+        request = produce_request({topic_partition: data}, self._link.topic_ids, acks=acks or 1, timeout_ms=timeout_ms)
         if not acks:
             sending = asyncio.get_running_loop().create_task(self._channels.send(leader, request))
             sending.add_done_callback(lambda task: task.cancelled() or task.exception())
@@ -312,17 +306,5 @@ class VirtualProducer(ProducerCalls[K_contra, V_contra]):
 
     async def _identify(self) -> None:
         async with self._identifying:
-            if self._producer[0] >= 0:
-                return
-
-            async def attempt() -> tuple[int, int] | None:
-                response = await self._link.ask_any(
-                    InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-                )
-                if not response.error_code:
-                    return response.producer_id, response.producer_epoch
-                return self._link.check(response.error_code, "InitProducerId was refused")
-
-            self._producer = await self._link.retry(
-                attempt, self._settings.delivery_timeout_ms / 1000, "no broker gave a producer id"
-            )
+            if self._producer[0] < 0:
+                self._producer = await init_producer_id(self._link, self._settings.delivery_timeout_ms / 1000)

@@ -51,6 +51,7 @@ class VirtualConsumerSettings:
     max_poll_ms: int = 300_000
     read_committed: bool = True
     fetch_wait_ms: int = 500
+    partition_bytes: int = 1024 * 1024
     strategy: str = "range"
 
 
@@ -93,6 +94,8 @@ def consumer_settings(properties: Mapping[str, Any]) -> VirtualConsumerSettings:
     made.max_poll_ms = given.number("max.poll.interval.ms", made.max_poll_ms)
     made.read_committed = given.one_of("isolation.level", ("read_committed", "read_uncommitted")) == "read_committed"
     made.fetch_wait_ms = given.number("fetch.wait.max.ms", made.fetch_wait_ms)
+    partition_bytes = given.number("fetch.message.max.bytes", made.partition_bytes)
+    made.partition_bytes = given.number("max.partition.fetch.bytes", partition_bytes)
     strategies = given.text("partition.assignment.strategy", made.strategy)
     made.strategy = next((each for each in strategies.split(",") if each in ("range", "roundrobin")), "")
     if not made.strategy:

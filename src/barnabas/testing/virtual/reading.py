@@ -118,7 +118,9 @@ class SubscriptionState:
                     ErrorCode.OFFSET_OUT_OF_RANGE,
                     f"{topic_partition}: there is no committed offset, and auto.offset.reset says to fail",
                 )
-            found = await self._link.list_offsets(self._channels, {topic_partition: when}, _LOOK_UP_S)
+            found = await self._link.list_offsets(
+                self._channels, {topic_partition: when}, _LOOK_UP_S, read_committed=self._settings.read_committed
+            )
             offset = found[topic_partition] or 0
         if position.offset is None:
             position.move(offset)
@@ -148,4 +150,4 @@ def deserialize_waiting(
         raise DeserializationError(
             f"the {what} of {topic_partition} offset {raw.offset} cannot be read: {error}", raw
         ) from error
-    return replace(raw, key=key, value=value)
+    return raw if key is raw.key and value is raw.value else replace(raw, key=key, value=value)
