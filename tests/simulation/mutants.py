@@ -168,7 +168,7 @@ SINGLE_REPLICA_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
     number_nodes_by_children: (),
     forget_watches: (),
     never_expire_sessions: ("kill",),
-    forget_producers: ("power", "loss"),
+    forget_producers: ("kill", "loss"),
     store_duplicates: ("loss",),
     keep_the_torn_tail: ("power",),
     obey_a_stale_controller: ("zombie controller",),
