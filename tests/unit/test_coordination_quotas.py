@@ -1,5 +1,7 @@
 """Quotas: usage against a plain count, and limits and usage as ZooKeeper reads them."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +9,9 @@ from hypothesis import strategies as st
 from barnabas.coordination.core.tree import Tree
 from barnabas.coordination.core.znode import DataNode
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
-from barnabas.wire.jute.records import OPEN_ACL
+from barnabas.wire.jute.opcodes import CreateMode, OpCode
+from barnabas.wire.jute.records import OPEN_ACL, CreateRequest, DeleteRequest, SetACLRequest, SetDataRequest
+from support.coordination_processor import Client, Harness
 
 QUOTA = "/zookeeper/quota"
 
@@ -77,6 +81,7 @@ def test_usage_equals_a_count_of_the_nodes_that_the_nearest_quota_covers(
     inner = [tree.nodes[path] for path in ("/a/b", "/a/b/c") if path in tree.nodes]
     for path, nodes in (("/a", outer), ("/a/b", inner)):
         assert tree.usage(path) == f"count={len(nodes)},bytes={sum(len(node.data or b'') for node in nodes)}".encode()
+    assert tree.data_bytes == sum(len(path) + len(node.data or b"") for path, node in tree.nodes.items())
 
 
 @pytest.mark.parametrize(
@@ -133,7 +138,7 @@ def test_usage_that_a_client_wrote_goes_on_from_there(tree: QuotaTree) -> None:
     assert tree.usage("/a") == b"count=-9223372036854775808,bytes=0=;Beta=-4;zz=1"
     tree.write(f"{QUOTA}/a/zookeeper_stats", b"count=1")
     node = tree.nodes["/a"]
-    tree.put("/a", node.with_acl("/a", OPEN_ACL, 1))
+    tree.put_without_data("/a", node.with_acl("/a", OPEN_ACL, 1))
     assert tree.usage("/a") == b"count=1"
     tree.write("/a", b"y")
     assert tree.usage("/a") == b"count=1,bytes=-1"
@@ -166,3 +171,99 @@ def test_nodes_beside_the_quotas_are_no_quotas(tree: QuotaTree) -> None:
     tree.write(f"{QUOTA}x/zookeeper_limits", b"countHardLimit=0")
     assert tree.refusal("/x", 1, 1) is None
     assert tree.quotas.figures(tree.nodes) == {}
+
+
+STATS = f"{QUOTA}/a/zookeeper_stats"
+
+
+def new(path: str, data: bytes = b"", mode: CreateMode = CreateMode.PERSISTENT) -> CreateRequest:
+    return CreateRequest(path, data, list(OPEN_ACL), mode)
+
+
+def limited_client(limits: bytes) -> Client:
+    """A client of a server that enforces quotas, with one for ``/a``, and a node below its usage."""
+    client = Harness(enforce_quota=True).connect()
+    for request in (
+        new("/a"),
+        new(f"{QUOTA}/a"),
+        new(f"{QUOTA}/a/zookeeper_limits", limits),
+        new(STATS),
+        new(f"{STATS}/below"),
+    ):
+        assert client.call(OpCode.CREATE, request)[0] == 0
+    return client
+
+
+def usage_of(client: Client) -> bytes | None:
+    tree = client.harness.processor.database.tree
+    assert tree.data_bytes == sum(len(path) + len(node.data or b"") for path, node in tree.nodes.items())
+    return tree.nodes[STATS].data
+
+
+def end_a_session_with_a_node_below(client: Client) -> None:
+    other = client.harness.connect()
+    other.call(OpCode.CREATE, new(f"{STATS}/ephemeral", mode=CreateMode.EPHEMERAL))
+    client.send(OpCode.CREATE, new("/a/1"))
+    other.send(OpCode.CLOSE_SESSION)
+
+
+BESIDE_A_CREATION: dict[str, Callable[[Client], object]] = {
+    "setACL": lambda client: (
+        client.send(OpCode.CREATE, new("/a/1")),
+        client.send(OpCode.SET_ACL, SetACLRequest(STATS, list(OPEN_ACL), -1)),
+    ),
+    "create": lambda client: (
+        client.send(OpCode.CREATE, new("/a/1")),
+        client.send(OpCode.CREATE, new(f"{STATS}/another")),
+    ),
+    "delete": lambda client: (
+        client.send(OpCode.CREATE, new("/a/1")),
+        client.send(OpCode.DELETE, DeleteRequest(f"{STATS}/below", -1)),
+    ),
+    "multi": lambda client: client.send(
+        OpCode.MULTI,
+        [
+            (OpCode.CREATE, new("/a/1")),
+            (OpCode.CREATE, new(f"{STATS}/another")),
+            (OpCode.DELETE, DeleteRequest(f"{STATS}/below", -1)),
+        ],
+    ),
+    "closeSession": end_a_session_with_a_node_below,
+}
+
+
+@pytest.mark.parametrize("write", BESIDE_A_CREATION)
+def test_usage_stays_when_its_node_is_changed_in_the_same_commit(write: str) -> None:
+    """The change was decided while the usage was less: it takes nothing of it back, and the limit holds."""
+    client = limited_client(b"countHardLimit=2")
+    BESIDE_A_CREATION[write](client)
+    client.harness.sync()
+    assert all(error == 0 for _, error, _ in client.take())
+    assert usage_of(client) == b"count=2,bytes=0"
+    assert client.call(OpCode.CREATE, new("/a/2"))[0] == ErrorCode.QUOTA_EXCEEDED
+
+
+def test_usage_of_a_new_quota_stays_when_its_node_is_changed_before_the_first_limit() -> None:
+    """What was counted at its creation is not what the client gave it."""
+    client = Harness(enforce_quota=True).connect()
+    for path in ("/a", f"{QUOTA}/a"):
+        client.call(OpCode.CREATE, new(path))
+    for path in (STATS, f"{STATS}/1", f"{STATS}/2"):
+        client.send(OpCode.CREATE, new(path))
+    client.send(OpCode.DELETE, DeleteRequest(f"{STATS}/1", -1))
+    client.send(OpCode.SET_ACL, SetACLRequest(STATS, list(OPEN_ACL), -1))
+    client.harness.sync()
+    assert usage_of(client) == b"count=1,bytes=0"
+
+
+def test_data_that_a_multi_sets_behind_a_creation_counts() -> None:
+    """Both are of the same transaction."""
+    client = limited_client(b"byteHardLimit=20")
+    parts = [
+        (OpCode.CREATE, new("/a/1", b"12345")),
+        (OpCode.SET_DATA, SetDataRequest("/a/1", b"x" * 15, -1)),
+        (OpCode.SET_DATA, SetDataRequest("/a/1", b"x" * 20, -1)),
+    ]
+    assert client.call(OpCode.MULTI, parts)[0] == 0
+    assert usage_of(client) == b"count=2,bytes=20"
+    assert client.call(OpCode.SET_DATA, SetDataRequest("/a", b"x", -1))[0] == ErrorCode.QUOTA_EXCEEDED

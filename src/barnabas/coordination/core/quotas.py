@@ -106,13 +106,16 @@ def _namespace(path: str) -> str:
     return path.split("/", 2)[1]
 
 
-def _set_usage(nodes: dict[str, DataNode], limited: str, fields: dict[str, int]) -> None:
+def _set_usage(nodes: dict[str, DataNode], limited: str, fields: dict[str, int]) -> int:
+    """Write what is used; how many more bytes this takes."""
     path = f"{QUOTA_PATH}{limited}/{_STATS}"
     node = nodes.get(path)
-    if node is not None:
-        updated = node.copy()
-        updated.data = _format(fields)
-        nodes[path] = updated
+    if node is None:
+        return 0
+    updated = node.copy()
+    data = updated.data = _format(fields)
+    nodes[path] = updated
+    return len(data) - len(node.data or b"")
 
 
 def _effective_limit(limits: dict[str, int], name: str, hard_name: str) -> tuple[str, int]:
@@ -139,20 +142,19 @@ class Quotas:
             path = path[: path.rfind("/")]
         return None
 
-    def changed(self, nodes: dict[str, DataNode], path: str, bytes_more: int, count_more: int) -> None:
-        """Count a node that was created, changed or deleted."""
+    def changed(self, nodes: dict[str, DataNode], path: str, bytes_more: int, count_more: int) -> int:
+        """Count a node that was created, changed or deleted; how many more bytes the usage takes."""
         limited = self._limit_above(path)
-        if limited is not None:
-            stats = nodes.get(f"{QUOTA_PATH}{limited}/{_STATS}")
-            if stats is None:
-                return
-            try:
-                used = _parse(stats.data)
-            except ValueError:
-                return  # an administrator has to write it again; until then limits refuse writes
-            used["count"] = _wrapped(used.get("count", -1) + count_more)
-            used["bytes"] = _wrapped(used.get("bytes", -1) + bytes_more)
-            _set_usage(nodes, limited, used)
+        stats = nodes.get(f"{QUOTA_PATH}{limited}/{_STATS}") if limited is not None else None
+        if limited is None or stats is None:
+            return 0
+        try:
+            used = _parse(stats.data)
+        except ValueError:
+            return 0  # an administrator has to write it again; until then limits refuse writes
+        used["count"] = _wrapped(used.get("count", -1) + count_more)
+        used["bytes"] = _wrapped(used.get("bytes", -1) + bytes_more)
+        return _set_usage(nodes, limited, used)
 
     def check(self, nodes: dict[str, DataNode], path: str, bytes_more: int, count_more: int) -> None:
         """QUOTA_EXCEEDED for a write at ``path`` that would exceed a hard limit:
@@ -198,27 +200,25 @@ class Quotas:
             found[f"{namespace}_quota_exceeded_error_per_namespace"] = refused
         return found
 
-    def created(self, nodes: dict[str, DataNode], children: dict[str, dict[str, None]], parent: str, name: str) -> None:
-        """Note a node that was created below ``/zookeeper/quota``."""
+    def created(self, nodes: dict[str, DataNode], children: dict[str, dict[str, None]], parent: str, name: str) -> int:
+        """Note a node that was created below ``/zookeeper/quota``; how many more bytes the usage takes."""
         limited = parent[len(QUOTA_PATH) :]
         if not limited.startswith("/"):  # the root has no quota
-            return
+            return 0
         if name == _LIMITS:
             self.limited.add(limited)
-        elif name == _STATS:
-            self._count(nodes, children, limited)
+        return self._count(nodes, children, limited) if name == _STATS else 0
 
     def deleted(self, parent: str, name: str) -> None:
         """Note a node that was deleted."""
         if name == _LIMITS and parent.startswith(QUOTA_PATH):
             self.limited.discard(parent[len(QUOTA_PATH) :])
 
-    def loaded(self, nodes: dict[str, DataNode], children: dict[str, dict[str, None]]) -> None:
-        """Count everything again, after a snapshot was read."""
-        for limited in self.limited:
-            self._count(nodes, children, limited)
+    def loaded(self, nodes: dict[str, DataNode], children: dict[str, dict[str, None]]) -> int:
+        """Count everything again, after a snapshot was read; how many more bytes the usage takes."""
+        return sum([self._count(nodes, children, limited) for limited in self.limited])
 
-    def _count(self, nodes: dict[str, DataNode], children: dict[str, dict[str, None]], limited: str) -> None:
+    def _count(self, nodes: dict[str, DataNode], children: dict[str, dict[str, None]], limited: str) -> int:
         waiting = [limited] if limited in nodes else []
         count = data_bytes = 0
         while waiting:
@@ -226,4 +226,4 @@ class Quotas:
             count += 1
             data_bytes += len(nodes[path].data or b"")
             waiting.extend(f"{path}/{name}" for name in children.get(path, ()))
-        _set_usage(nodes, limited, {"count": count, "bytes": data_bytes})
+        return _set_usage(nodes, limited, {"count": count, "bytes": data_bytes})

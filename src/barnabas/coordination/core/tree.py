@@ -199,6 +199,7 @@ class Tree:
             self._images = [each for each in self._images if each is not image]
 
     def put(self, path: str, node: DataNode) -> None:
+        """Put a new node, or one with new data."""
         old = self.nodes.get(path)
         for image in self._images:
             image.keep(path, old)
@@ -207,23 +208,36 @@ class Tree:
         self.nodes[path] = node
         if node.acl is not OPEN_ACL:
             self._keep_acl(node.acl)
-        data_bytes = len(node.data or b"")
+        grown = len(node.data or b"")
         if old is None:
             self.digest_sum += node.digest
-            self.data_bytes += len(path) + data_bytes
+            self.data_bytes += len(path) + grown
             self._created(path, node)
-            grown = data_bytes
         else:
             self.digest_sum += node.digest - old.digest
-            grown = data_bytes - len(old.data or b"")
+            grown -= len(old.data or b"")
             self.data_bytes += grown
-        # Not for new children or a new ACL.
-        if self.quotas.limited and (old is None or node.mzxid != old.mzxid):
-            self.quotas.changed(self.nodes, path, grown, 1 if old is None else 0)
+        if self.quotas.limited:
+            self.data_bytes += self.quotas.changed(self.nodes, path, grown, 1 if old is None else 0)
+
+    def put_without_data(self, path: str, node: DataNode) -> None:
+        """Put a node that has other children or another list, and keep the data that is there.
+
+        The usage of a quota changes without a transaction, so it may have changed since the node
+        was decided on.
+        """
+        old = self.nodes[path]
+        for image in self._images:
+            image.keep(path, old)
+        node.data = old.data
+        self.nodes[path] = node
+        self.digest_sum += node.digest - old.digest
+        if node.acl is not OPEN_ACL:
+            self._keep_acl(node.acl)
 
     def put_child(self, path: str, node: DataNode, parent_path: str, parent: DataNode) -> None:
-        """As `put` of the parent and of its new child; the usual one costs less, and where
-        nothing is counted or kept."""
+        """As `put_without_data` of the parent and `put` of its new child; the usual one costs less,
+        and where nothing is counted or kept."""
         names, nodes = self.children.get(parent_path), self.nodes
         if (
             names is None
@@ -235,7 +249,7 @@ class Tree:
             or len(path) >= _LONG_PATH
             or path.startswith(SYSTEM_PATH)
         ):
-            self.put(parent_path, parent)
+            self.put_without_data(parent_path, parent)
             self.put(path, node)
             return
         self.digest_sum += node.digest + parent.digest - nodes[parent_path].digest
@@ -245,15 +259,17 @@ class Tree:
         self.data_bytes += len(path) + len(node.data or b"")
 
     def remove_child(self, path: str, parent_path: str, parent: DataNode) -> None:
-        """As `put` of the parent and `remove` of its child; cheaper where nothing is counted or
-        kept, and no session owns the child."""
+        """As `put_without_data` of the parent and `remove` of its child; cheaper where nothing is
+        counted or kept, and no session owns the child."""
         nodes, names = self.nodes, self.children[parent_path]
         node = nodes[path]
         if self._images or self.quotas.limited or node.owner or parent.acl is not OPEN_ACL or len(path) >= _LONG_PATH:
-            self.put(parent_path, parent)
+            self.put_without_data(parent_path, parent)
             self.remove(path)
             return
-        self.digest_sum += parent.digest - nodes[parent_path].digest - node.digest
+        before = nodes[parent_path]
+        self.digest_sum += parent.digest - before.digest - node.digest
+        parent.data = before.data  # as in `put_without_data`
         nodes[parent_path] = parent
         del nodes[path]
         del names[path[path.rfind("/") + 1 :]]
@@ -282,7 +298,7 @@ class Tree:
             else:
                 names[name] = None
             if parent.startswith(QUOTA_PATH):
-                self.quotas.created(self.nodes, self.children, parent, name)
+                self.data_bytes += self.quotas.created(self.nodes, self.children, parent, name)
         if node.owner:
             if node.is_container:
                 self.containers[path] = None
@@ -326,7 +342,7 @@ class Tree:
                     del self.ephemerals[node.owner]
         if self.quotas.limited:
             self.quotas.deleted(parent, name)
-            self.quotas.changed(self.nodes, path, -data_bytes, -1)
+            self.data_bytes += self.quotas.changed(self.nodes, path, -data_bytes, -1)
 
     def get_all(self, paths: list[str]) -> list[DataNode | None]:
         return list(map(self.nodes.get, paths))
@@ -421,7 +437,7 @@ class Tree:
         for path, names in self.children.items():
             self.nodes[path].num_children = len(names)
         if self.quotas.limited:
-            self.quotas.loaded(self.nodes, self.children)
+            self.data_bytes += self.quotas.loaded(self.nodes, self.children)
 
 
 class Staged:

@@ -203,8 +203,8 @@ def apply(tree: Tree, change: Change) -> None:
     if change.before is None:
         tree.put_child(change.path, node, change.parent_path, parent)
     else:
-        tree.put(change.parent_path, parent)
-        tree.put(change.path, node)
+        tree.put_without_data(change.parent_path, parent)
+        tree.put_without_data(change.path, node)
 
 
 def _encode(change: Change, before: bytes, behind: bytes) -> bytes:

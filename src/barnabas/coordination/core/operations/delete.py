@@ -127,7 +127,7 @@ def apply(tree: Tree, change: Change) -> None:
     if change.before is not None:
         tree.remove_child(change.path, change.parent_path, change.parent)
     else:
-        tree.put(change.parent_path, change.parent)
+        tree.put_without_data(change.parent_path, change.parent)
 
 
 def _encode(change: Change, before: bytes, behind: bytes) -> bytes:

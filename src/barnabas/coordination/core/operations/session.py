@@ -132,7 +132,7 @@ def _apply_end(tree: Tree, change: Change) -> None:
     assert isinstance(change, SessionChange)
     for parent in change.parts:
         assert parent.node is not None
-        tree.put(parent.path, parent.node)
+        tree.put_without_data(parent.path, parent.node)
     tree.remove_all(list(change.gone))
 
 

@@ -55,7 +55,7 @@ def _with_acl(view: View, path: str, before: DataNode, acl: Sequence[ACL] | None
 def apply(tree: Tree, change: Change) -> None:
     """Put the node with its new list into the tree."""
     assert change.node is not None
-    tree.put(change.path, change.node)
+    tree.put_without_data(change.path, change.node)
 
 
 def _encode(change: Change, before: bytes, behind: bytes) -> bytes:
