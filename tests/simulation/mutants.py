@@ -8,6 +8,7 @@ in `replication_mutants`.
 
 import sys
 from collections.abc import Callable
+from functools import partial
 
 from mutation import patch, rewrite, run_mutants
 from replication_mutants import REPLICATION_MUTANTS, acknowledge_several_partitions_with_the_first
@@ -34,18 +35,20 @@ def skip_the_fsync() -> None:
 
 def answer_before_the_log() -> None:
     """The coordination server acknowledges while the thread has not written yet."""
-    from barnabas.coordination.server.server import CoordinationServer
+    from barnabas.coordination.core.processor import Processor
+    from barnabas.coordination.server.sync_request_processor import SyncRequestProcessor
 
-    def log(self: CoordinationServer) -> None:
-        self._logging_scheduled = False
-        processor = self._processor
+    def write(self: SyncRequestProcessor) -> None:
+        self._is_planned = False
+        processor = self.source
+        assert isinstance(processor, Processor)
         while processor.unlogged:
             first_zxid = processor.first_unlogged_zxid
             entries, processor.unlogged = processor.unlogged, []
-            self._loop.run_in_executor(self._executor, self._append, first_zxid, entries, False)
-            processor.commit(len(entries), self._clock.monotonic_ms())
+            self._beside(partial(self._append, first_zxid, entries, False), lambda _: None)
+            processor.commit(len(entries), self._now_ms())
 
-    patch(CoordinationServer, "_log", log)
+    patch(SyncRequestProcessor, "write", write)
 
 
 def retry_a_failed_fsync() -> None:

@@ -28,7 +28,7 @@ from barnabas.coordination.server.access_settings import PROMETHEUS_PROVIDER
 from barnabas.coordination.server.four_letter_words import answer
 from barnabas.coordination.server.server import CoordinationServer
 from barnabas.coordination.server.settings import parse_settings
-from barnabas.coordination.server.view import ServerState, ServerView
+from barnabas.coordination.server.view import ServerFigures, ServerView
 from barnabas.coordination.storage.snapshot import encode_snapshot
 from barnabas.coordination.storage.storage import Storage
 from barnabas.coordination.zab.figures import QuorumState
@@ -492,7 +492,7 @@ def member_view(my_id: int, *, is_serving: bool = True) -> ServerView:
     quorum = QuorumState(QuorumConfiguration.parse(lines), my_id, 2, "broadcast", observers)
     mode = {1: "follower", 2: "leader", 3: "observer"}[my_id]
     figures = {"last_proposal_size": 48, "min_proposal_size": 32, "max_proposal_size": 64} if my_id == 2 else {}
-    state = ServerState(
+    state = ServerFigures(
         mode, my_id, 2181, is_serving=is_serving, now_ms=1000, wall_ms=5000, member=figures, quorum=quorum
     )
     return ServerView(processor, [], settings, state)
@@ -610,7 +610,7 @@ def crowded_view(clients: int, watches: int, ephemerals: int) -> ServerView:
         path = f"/e{number}"
         tree.put(path, DataNode.new(path, b"", OPEN_ACL, client.session_id, 1, 1))
     settings = parse_settings({"dataDir": "/data", "clientPort": "2181", "4lw.commands.whitelist": "*"})
-    state = ServerState("standalone", 0, 2181, now_ms=harness.now_ms, wall_ms=harness.wall_ms)
+    state = ServerFigures("standalone", 0, 2181, now_ms=harness.now_ms, wall_ms=harness.wall_ms)
     return ServerView(processor, [each.connection for each in connected], settings, state)
 
 

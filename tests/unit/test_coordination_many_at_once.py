@@ -424,7 +424,7 @@ def commit_multis(directory: Path, stop_at: int = -1) -> tuple[list[int], list[i
         executor = GatedExecutor()
         server = CoordinationServer(parse_settings(texts), executor=executor)
         await server.start()
-        loop, processor = asyncio.get_running_loop(), server._processor
+        loop, processor = asyncio.get_running_loop(), server.processor
         is_over = False
         stops: list[asyncio.Task[None]] = []
 

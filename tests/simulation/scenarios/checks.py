@@ -105,7 +105,7 @@ def check_sessions(simulation: Simulation) -> None:
     for machine in simulation.coordination:
         if not machine.is_serving:
             continue
-        database = machine.server._processor.database
+        database = machine.server.processor.database
         for session_id in database.session_timeouts_ms:
             simulation.history.violation(f"{machine.name}: session 0x{session_id:x} is alive though its client is gone")
         for path, node in database.tree.nodes.items():

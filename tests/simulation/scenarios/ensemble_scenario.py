@@ -35,7 +35,7 @@ _CUT_S = (0.5, 9.0)
 
 def _leading(faults: FaultInjector) -> list[Machine]:
     return [
-        machine for machine in faults.simulation.coordination if machine.is_serving and machine.server._mode == "leader"
+        machine for machine in faults.simulation.coordination if machine.is_serving and machine.server.mode == "leader"
     ]
 
 

@@ -1,17 +1,19 @@
 """The edge of the coordination server: connections, timers, and the threads that write files.
 
-One event loop runs the `Processor`. A thread logs its transactions, one batch at a time: those that
-are decided during a sync form the next batch, so batches grow with the load. Replies are collected
-while the loop works on the requests that have arrived, and each connection sends them in one piece.
+One event loop runs the `Processor`; a thread logs its transactions (`SyncRequestProcessor`).
+Replies are collected while the loop works on the requests that have arrived, and each connection
+sends them in one piece.
 
-In ZooKeeper: ZooKeeperServer, NIOServerCnxnFactory and SyncRequestProcessor.
+`SERVER_TRANSITIONS` says which states a server has, and what moves it from one to another.
+
+In ZooKeeper: ZooKeeperServer and NIOServerCnxnFactory.
 """
 
 import asyncio
 import logging
 import os
 import pwd
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 
@@ -22,7 +24,7 @@ from barnabas.base.network import Connection, FrameHandler, Network
 from barnabas.base.randomness import Random, new_random
 from barnabas.base.settings import Values
 from barnabas.base.tasks import Runner, Task
-from barnabas.base.threads import WorkerThread
+from barnabas.base.threads import InThread, WorkerThread
 from barnabas.coordination.core.commit_pieces import CommitPieces, CommitTurns
 from barnabas.coordination.core.connections import Limits, ServerConnection
 from barnabas.coordination.core.database import Database
@@ -37,13 +39,14 @@ from barnabas.coordination.server.client_connections import ClientConnections
 from barnabas.coordination.server.client_transport import ClientTransport
 from barnabas.coordination.server.peer_config import PeerConfig, read_peer_config
 from barnabas.coordination.server.server_metrics import ServerMetrics
+from barnabas.coordination.server.server_state import ServerEvent, ServerState, ServerStates
 from barnabas.coordination.server.settings import LEAST_SNAPSHOTS
 from barnabas.coordination.server.snapshot_schedule import SnapshotSchedule
-from barnabas.coordination.server.view import ServerState, ServerView
+from barnabas.coordination.server.sync_request_processor import Entries, SyncRequestProcessor
+from barnabas.coordination.server.view import ServerFigures, ServerView
 from barnabas.coordination.storage.service import SnapshotService
 from barnabas.coordination.storage.storage import Storage
 from barnabas.coordination.zab.channels import Elector
-from barnabas.coordination.zab.member_log import MemberLog
 from barnabas.coordination.zab.service import QuorumPeer
 
 __all__ = ["CoordinationServer"]
@@ -70,6 +73,13 @@ def _snapshot_service(
         on_begin=schedule.restart,
         on_written=lambda zxid, took_ms: metrics.snapshot_written(zxid, took_ms, clock.wall_ms()),
     )
+
+
+def _append(storage: Storage, first_zxid: int, entries: Entries, roll: bool) -> None:
+    """Log a batch, in the thread."""
+    if roll:
+        storage.log.roll()
+    storage.log.append(first_zxid, entries)
 
 
 def _in_no_thread(*_: object) -> None:
@@ -106,8 +116,11 @@ class CoordinationServer:
 
     snapshots: SnapshotService
     """There from `start` on."""
+    processor: Processor
+    """What serves clients, in the present role or state. There from `start` on."""
     _limits: Limits
     _commits: CommitPieces
+    _sync: SyncRequestProcessor
 
     def __init__(
         self,
@@ -143,20 +156,15 @@ class CoordinationServer:
         self._quorum_peer: QuorumPeer | None = None
         self._elector = elector
         self._election_peers: ElectionPeers | None = None
-        self._mode = "standalone"
+        self.mode = "standalone"
+        """The role in which clients are served, as in the four-letter word ``srvr``."""
         self._server_id = _SERVER_ID
-        self._is_serving = True
-        self._log_source: Processor | MemberLog
+        self._states = ServerStates()
         self._ports = ClientPorts(client_network, self._accept)
-        self._is_started = False
         self._flushing: list[ClientTransport] = []
-        self._is_logging = self._log_has_ended = self._logging_scheduled = False
-        self._logged = asyncio.Event()
-        self._is_closing = False
         self._failure: asyncio.Future[None] | None = None
         self._timers: list[asyncio.TimerHandle] = []
         self._schedule = SnapshotSchedule(settings["snapCount"], settings["snapSizeLimitInKb"] * 1024, self._rng)
-        self._roll_wanted = False
         self._last_sweep_ms = 0
         self._last_purge_ms = 0
         self._started_ms = self._clock.monotonic_ms()
@@ -171,7 +179,7 @@ class CoordinationServer:
     @property
     def port(self) -> int:
         """The port that clients connect to; -1 if there is only one with TLS."""
-        assert self._is_started, "the server is not started"
+        assert self._states.is_open, "the server is not started"
         return self._ports.port
 
     @property
@@ -189,7 +197,7 @@ class CoordinationServer:
             self._executor = self._own_executor = ThreadPoolExecutor(2, "coordination-files")
             self._log_thread = WorkerThread("coordination-log", self._loop.call_soon_threadsafe)
         self.snapshots = _snapshot_service(
-            self._storage, self._executor, lambda: self._processor.database, self._schedule, self._metrics, clock
+            self._storage, self._executor, lambda: self.processor.database, self._schedule, self._metrics, clock
         )
         self._open_storage()
         try:
@@ -203,20 +211,19 @@ class CoordinationServer:
                 await self._loop.run_in_executor(self._executor, self._storage.save_snapshot, database)
                 self._metrics.measured("snapshottime", clock.monotonic_ms() - began_ms)
             now_ms = clock.monotonic_ms()
-            self._processor = self._new_processor(database)
-            self._log_source = self._processor if peer is None else peer.member.log
-            self._is_serving = peer is None
+            self.processor = self._new_processor(database)
+            self._sync = self._new_sync_processor(peer)
+            self._states.on(ServerEvent.OPENED)
+            if peer is None:
+                self._states.on(ServerEvent.SERVES)
             await self._ports.open(settings, self._files, config.client)
         except OSError as error:
-            self._storage.close()
-            self._shut_executor()
+            self._abandon_start()
             raise BarnabasError(f"the state in {settings['dataDir']} cannot be loaded: {error}") from error
         except BaseException:
             await self._ports.close()
-            self._storage.close()
-            self._shut_executor()
+            self._abandon_start()
             raise
-        self._is_started = True
         if limits.auditor is not None:
             limits.auditor.server_started()
         self._last_sweep_ms = now_ms
@@ -247,6 +254,30 @@ class CoordinationServer:
         except OSError as error:
             self._shut_executor()
             raise ConfigError(f"the data directory {data_dir} cannot be used: {error}") from error
+
+    def _abandon_start(self) -> None:
+        if self._states.is_open:
+            self._states.on(ServerEvent.CLOSED)
+        self._storage.close()
+        self._shut_executor()
+
+    def _new_sync_processor(self, peer: QuorumPeer | None) -> SyncRequestProcessor:
+        """Logs what a server alone decides, or what a member's role has for its log."""
+
+        def in_executor(work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+            ended = self._loop.run_in_executor(self._executor, work)
+            ended.add_done_callback(lambda future: done(future.exception()))
+
+        in_thread: InThread = self._log_thread or in_executor
+        return SyncRequestProcessor(
+            self.processor if peer is None else peer.member.log,
+            partial(_append, self._storage),
+            in_thread,
+            self._loop.call_soon,
+            self._clock.monotonic_ms,
+            self._synced,
+            peer.propose if peer is not None else None,
+        )
 
     def _new_processor(self, database: Database) -> Processor:
         """One that decides by itself: that of a standalone server.
@@ -300,30 +331,28 @@ class CoordinationServer:
             text = ensemble.text().encode()
             tree.set_configuration(text, ensemble.version, self._clock.wall_ms())
             processor.metrics.configured(len(text))
-        self._processor = processor
-        self._mode = mode
-        self._is_serving = True
+        self.processor = processor
+        self.mode = mode
+        self._states.on(ServerEvent.SERVES)
         logger.info("Serving as %s from zxid 0x%x", mode, processor.database.last_zxid)
 
     def stop_serving(self) -> None:
         """Close the clients' connections: the role has ended."""
-        self._is_serving = False
+        self._states.on(ServerEvent.STOPS_SERVING)
         for peer in self._connections.all:
-            self._processor.disconnected(peer.client)
+            self.processor.disconnected(peer.client)
             peer.abandon()
 
     def wake_log(self) -> None:
         """There are transactions for the log, or proposals for the members."""
-        if not self._logging_scheduled:
-            self._logging_scheduled = True
-            self._loop.call_soon(self._log)
+        self._sync.wake()
 
     def reconfigured(self) -> None:
         """The ensemble is reconfigured: listen for clients where this server's line says."""
         assert self._quorum_peer is not None
         mine = self._quorum_peer.member.configuration.servers.get(self._server_id)
         endpoint = mine.client if mine is not None else None
-        if endpoint is not None and endpoint != self._ports.endpoint and self._is_started:
+        if endpoint is not None and endpoint != self._ports.endpoint and self._states.is_open:
             logger.info("Clients connect to %s from now on", endpoint)
             self._ports.endpoint = endpoint
             self._loop.create_task(self._ports.move(endpoint))
@@ -341,10 +370,9 @@ class CoordinationServer:
         """Stop: log and answer what is decided.
 
         Sessions outlive the server. A second call does nothing."""
-        if not self._is_started:
+        if not self._states.is_open:
             return
-        self._is_started = False
-        self._is_closing = True
+        self._states.on(ServerEvent.CLOSED)
         for timer in self._timers:
             timer.cancel()
         await self._ports.close()
@@ -352,11 +380,8 @@ class CoordinationServer:
             await self._quorum_peer.close()
         if self._election_peers is not None:
             await self._election_peers.close()
-        while self._is_logging or (self._log_source.unlogged and self._quorum_peer is None and not self._log_has_ended):
-            self._logged.clear()
-            self._log()
-            await self._logged.wait()
-        self._log_has_ended = True
+        await self._finish_log()
+        self._sync.end()
         self._commits.finish()
         self.runner.stop()
         await self.snapshots.cancel()
@@ -366,6 +391,15 @@ class CoordinationServer:
         self._shut_executor()
         if self._limits.auditor is not None:
             self._limits.auditor.server_stopped()
+
+    async def _finish_log(self) -> None:
+        """Return when everything that was decided is logged, or nothing is logged any more."""
+        written = asyncio.Event()
+        self._sync.on_written = written.set
+        while self._sync.is_busy:
+            written.clear()
+            self._sync.write()
+            await written.wait()
 
     async def _close_connections(self) -> None:
         for peer in self._connections.all:
@@ -393,31 +427,26 @@ class CoordinationServer:
         peer = ClientTransport(
             self, connection, self._settings["jute.maxbuffer"], self._clock.monotonic_ms, self._loop.call_later
         )
-        access, is_closing = self._processor.limits.access, self._is_closing
+        access, is_closing = self.processor.limits.access, self._states.is_closing
         self._connections.accept(peer, connection, access, is_secure=is_secure, is_closing=is_closing)
         return peer
 
     def closed(self, peer: ClientTransport) -> None:
         self._connections.closed(peer)
         if not peer.client.is_closed:
-            self._processor.disconnected(peer.client)
+            self.processor.disconnected(peer.client)
 
     def received(self, client: ServerConnection, frames: list[bytes]) -> int:
-        if self._is_closing:
+        state = self._states.state
+        if state is not ServerState.RUNNING:
+            if state is ServerState.WAITING:
+                self._metrics.counters["cnxn_closed_without_zk_server_running"] += 1
+                client.transport.close()
             return len(frames)
-        if not self._is_serving:
-            self._metrics.counters["cnxn_closed_without_zk_server_running"] += 1
-            client.transport.close()
-            return len(frames)
-        processor, clock = self._processor, self._clock
+        processor, clock = self.processor, self._clock
         taken = processor.receive_frames(client, frames, clock.monotonic_ms(), clock.wall_ms())
-        if (
-            processor.unlogged
-            and not self._logging_scheduled
-            and (not self._is_logging or self._quorum_peer is not None)
-        ):
-            self._logging_scheduled = True
-            self._loop.call_soon(self._log)
+        if processor.unlogged:
+            self._sync.wake()
         return taken
 
     def view(self) -> ServerView:
@@ -427,12 +456,12 @@ class CoordinationServer:
 
         now_ms, metrics, peer = self._clock.monotonic_ms(), self._metrics, self._quorum_peer
         counts = peer.member.counts if peer is not None else None
-        state = ServerState(
-            mode=self._mode,
+        figures = ServerFigures(
+            mode=self.mode,
             server_id=self._server_id,
             client_port=self.port,
             secure_client_port=self.secure_port,
-            is_serving=self._is_serving,
+            is_serving=self._states.is_serving,
             uptime_ms=now_ms - self._started_ms,
             now_ms=now_ms,
             wall_ms=self._clock.wall_ms(),
@@ -446,7 +475,7 @@ class CoordinationServer:
             process=lambda: {**machine.process_figures(), **loop_figures(self._loop)},
             sizes=self._storage.sizes,
         )
-        return ServerView(self._processor, [peer.client for peer in self._connections.all], self._settings, state)
+        return ServerView(self.processor, [peer.client for peer in self._connections.all], self._settings, figures)
 
     def to_flush(self, peer: ClientTransport) -> None:
         if not self._flushing:
@@ -460,40 +489,12 @@ class CoordinationServer:
 
     # The log
 
-    def _log(self) -> None:
-        """Give all unlogged transactions to the thread; a leader proposes them first."""
-        self._logging_scheduled = False
-        if self._log_has_ended:
-            return
-        if self._quorum_peer is not None:
-            self._quorum_peer.propose()
-        source = self._log_source
-        if self._is_logging or not source.unlogged:
-            return
-        self._is_logging = True
-        first_zxid = source.first_unlogged_zxid
-        entries, source.unlogged = source.unlogged, []
-        append = partial(self._append, first_zxid, entries, self._roll_wanted)
-        synced = partial(self._synced, entries, self._clock.monotonic_ms())
-        self._roll_wanted = False
-        if self._log_thread is not None:
-            self._log_thread(append, synced)
-        else:
-            appended = self._loop.run_in_executor(self._executor, append)
-            appended.add_done_callback(lambda done: synced(done.exception()))
-        self._schedule.logged(len(entries), sum(map(len, entries)))
-
-    def _append(self, first_zxid: int, entries: Sequence[bytes | bytearray], roll: bool) -> None:
-        if roll:
-            self._storage.log.roll()
-        self._storage.log.append(first_zxid, entries)
-
-    def _synced(self, entries: Sequence[bytes | bytearray], began_ms: int, error: BaseException | None) -> None:
-        self._is_logging = False
-        self._metrics.flushed(len(entries), self._clock.monotonic_ms() - began_ms)
+    def _synced(self, entries: Entries, took_ms: int, error: BaseException | None) -> None:
+        self._metrics.flushed(len(entries), took_ms)
         if error is not None:
             self._fail(error)
             return
+        self._schedule.logged(len(entries), sum(map(len, entries)))
         if self._quorum_peer is None:
             self._commits.add(entries)
         else:  # a member commits what its leader says
@@ -502,22 +503,16 @@ class CoordinationServer:
             except OSError as failure:  # a member's epoch could not be written
                 self._fail(failure)
                 return
-        if self._log_source.unlogged:
-            self._log()
-        else:
-            self._logged.set()
-        if self._schedule.is_due and not self.snapshots.is_writing and self._is_serving and not self._is_closing:
-            self._roll_wanted = True
+        if self._schedule.is_due and not self.snapshots.is_writing and self._states.is_serving:
+            self._sync.roll_next()
             self.snapshots.begin()
 
     def _fail(self, error: BaseException) -> None:
         """The disk failed: the content of the log is unknown, so the server stops."""
         logger.critical("Stopping, because the transaction log cannot be written: %s", error)
-        # A next sync may succeed, and would acknowledge what this one has lost.
-        self._log_has_ended = True
+        self._states.on(ServerEvent.FAILED)
+        self._sync.end()
         self._metrics.counters["unrecoverable_error_count"] += 1
-        self._is_closing = True
-        self._logged.set()
         for peer in self._connections.all:
             peer.close()
         assert self._failure is not None
@@ -543,13 +538,13 @@ class CoordinationServer:
         try:
             database = await self.snapshots.restore(parts, size_bytes, self._stop_writing)
         except Exception as error:
-            if not self._is_serving and not self._is_closing:
+            if self._states.state is ServerState.WAITING:
                 self._fail(error)  # the files may be of either state
             raise
-        before = self._processor.database.tree
+        before = self.processor.database.tree
         self._commits.clear()
-        self._log_source = self._processor = self._new_processor(database)
-        self._is_serving = True
+        self._sync.source = self.processor = self._new_processor(database)
+        self._states.on(ServerEvent.SERVES)
         # Cycles may keep the processor before, and need not keep its nodes.
         for _ in before.release():
             await asyncio.sleep(0)
@@ -559,21 +554,18 @@ class CoordinationServer:
     async def _stop_writing(self) -> None:
         """Return when no client is served and everything that was decided is in the log."""
         self.stop_serving()
-        while (self._is_logging or self._log_source.unlogged) and not self._is_closing:
-            self._logged.clear()
-            self._log()
-            await self._logged.wait()
-        if self._is_closing:
+        await self._finish_log()
+        if self._states.state is not ServerState.WAITING:
             raise BarnabasError("the server stops")
 
     # Timers
 
     def _tick(self) -> None:
         now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()
-        processor, settings = self._processor, self._settings
-        if self._is_serving:
+        processor, settings = self.processor, self._settings
+        if self._states.is_serving:
             processor.expirations.tick(now_ms)
-        decides = self._is_serving and self._mode in ("standalone", "leader")
+        decides = self._states.is_serving and self.mode in ("standalone", "leader")
         sweep_ms = settings["znode.container.checkIntervalMs"]
         if decides and now_ms - self._last_sweep_ms >= sweep_ms:
             self._last_sweep_ms = now_ms
@@ -583,20 +575,20 @@ class CoordinationServer:
             self._ends.start(self._end_due())
         self._connections.close_sessionless(now_ms)
         interval_ms = settings["autopurge.purgeInterval"] * 3_600_000
-        if interval_ms > 0 and now_ms - self._last_purge_ms >= interval_ms and self._is_serving:
+        if interval_ms > 0 and now_ms - self._last_purge_ms >= interval_ms and self._states.is_serving:
             self._last_purge_ms = now_ms
             self.snapshots.purge(max(settings["autopurge.snapRetainCount"], LEAST_SNAPSHOTS))
-        if not self._is_closing:
+        if not self._states.is_closing:
             self._timers = [self._loop.call_later(min(settings["tickTime"], 1000) / 2000, self._tick)]
 
     def _end_due(self) -> Task[None]:
         """Propose the ends of sessions and nodes whose time is over.
 
         Others have their turn between them."""
-        processor, clock = self._processor, self._clock
+        processor, clock = self.processor, self._clock
         more = processor.expirations.any
-        while more and self._is_serving and not self._is_closing and processor is self._processor:
+        while more and self._states.is_serving and processor is self.processor:
             more = processor.propose_due(clock.monotonic_ms(), clock.wall_ms())
             if processor.unlogged:
-                self.wake_log()
+                self._sync.wake()
             yield None

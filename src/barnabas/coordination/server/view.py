@@ -23,7 +23,7 @@ from barnabas.coordination.zab.figures import QuorumState
 from barnabas.coordination.zab.learner_handler import LearnerHandler
 from barnabas.wire.jute.opcodes import EventType, OpCode
 
-__all__ = ["VERSION_TEXT", "ServerState", "ServerView", "in_order"]
+__all__ = ["VERSION_TEXT", "ServerFigures", "ServerView", "in_order"]
 
 _ZOOKEEPER_VERSION = "3.9.4"
 """The version of ZooKeeper whose protocol and behaviour this is. Clients compare it with
@@ -87,7 +87,7 @@ def _no_sizes() -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class ServerState:
+class ServerFigures:
     """What a server is at this moment. What costs something to find out is a function."""
 
     mode: str
@@ -123,7 +123,7 @@ class ServerView:
     """A server's parts, as the words and commands read them."""
 
     def __init__(
-        self, processor: Processor, connections: Collection[ServerConnection], settings: Values, state: ServerState
+        self, processor: Processor, connections: Collection[ServerConnection], settings: Values, state: ServerFigures
     ) -> None:
         self.processor = processor
         self.connections = connections

@@ -41,7 +41,7 @@ class ClusterView:
             return self._simulation.ensemble.database.tree
         server = self._simulation.machine(COORDINATION).server
         if server is not None:
-            self._tree = server._processor.database.tree
+            self._tree = server.processor.database.tree
         return self._tree
 
     def topics(self) -> list[str]:

@@ -204,9 +204,7 @@ class EnsembleObserver:
     def check_expired(self, name: str, session_id: int, servers: list[Any]) -> None:
         """A client learned that its session is over: it is closed, or a leader has proposed
         its end (as in ZooKeeper)."""
-        sessions = [
-            server._processor.tracker.sessions.get(session_id) for server in servers if server._mode == "leader"
-        ]
+        sessions = [server.processor.tracker.sessions.get(session_id) for server in servers if server.mode == "leader"]
         is_closing = any(session is not None and session.is_closing for session in sessions)
         if session_id in self.database.session_timeouts_ms and not is_closing:
             self._history.violation(f"{name}: session 0x{session_id:x} expired, and no transaction has closed it")

@@ -301,7 +301,7 @@ class Simulation:
 
     def _hear_commits(self, server: CoordinationServer) -> None:
         """Call `on_commit` for every transaction, also of those that become durable together."""
-        processor = server._processor
+        processor = server.processor
         commit = processor.commit
         paths_of: dict[int, list[str]] = {}
 
