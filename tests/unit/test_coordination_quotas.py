@@ -181,7 +181,7 @@ def new(path: str, data: bytes = b"", mode: CreateMode = CreateMode.PERSISTENT) 
 
 
 def limited_client(limits: bytes) -> Client:
-    """A client of a server that enforces quotas, with one for ``/a``, and a node below its usage."""
+    """A client of a server that enforces quotas: ``/a`` has one, and its usage a child."""
     client = Harness(enforce_quota=True).connect()
     for request in (
         new("/a"),
@@ -234,7 +234,7 @@ BESIDE_A_CREATION: dict[str, Callable[[Client], object]] = {
 
 @pytest.mark.parametrize("write", BESIDE_A_CREATION)
 def test_usage_stays_when_its_node_is_changed_in_the_same_commit(write: str) -> None:
-    """The change was decided while the usage was less: it takes nothing of it back, and the limit holds."""
+    """A change that was decided on less usage takes none of it back, and the limit holds."""
     client = limited_client(b"countHardLimit=2")
     BESIDE_A_CREATION[write](client)
     client.harness.sync()

@@ -143,7 +143,9 @@ class Quotas:
         return None
 
     def changed(self, nodes: dict[str, DataNode], path: str, bytes_more: int, count_more: int) -> int:
-        """Count a node that was created, changed or deleted; how many more bytes the usage takes."""
+        """Count a node that was created, changed or deleted.
+
+        Returns how many more bytes the usage takes."""
         limited = self._limit_above(path)
         stats = nodes.get(f"{QUOTA_PATH}{limited}/{_STATS}") if limited is not None else None
         if limited is None or stats is None:
@@ -201,7 +203,9 @@ class Quotas:
         return found
 
     def created(self, nodes: dict[str, DataNode], children: dict[str, dict[str, None]], parent: str, name: str) -> int:
-        """Note a node that was created below ``/zookeeper/quota``; how many more bytes the usage takes."""
+        """Note a node that was created below ``/zookeeper/quota``.
+
+        Returns how many more bytes the usage takes."""
         limited = parent[len(QUOTA_PATH) :]
         if not limited.startswith("/"):  # the root has no quota
             return 0
@@ -215,7 +219,9 @@ class Quotas:
             self.limited.discard(parent[len(QUOTA_PATH) :])
 
     def loaded(self, nodes: dict[str, DataNode], children: dict[str, dict[str, None]]) -> int:
-        """Count everything again, after a snapshot was read; how many more bytes the usage takes."""
+        """Count everything again, after a snapshot was read.
+
+        Returns how many more bytes the usage takes."""
         return sum([self._count(nodes, children, limited) for limited in self.limited])
 
     def _count(self, nodes: dict[str, DataNode], children: dict[str, dict[str, None]], limited: str) -> int:

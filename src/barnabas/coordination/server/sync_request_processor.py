@@ -1,6 +1,6 @@
 """Logs what is decided, in batches: ZooKeeper's SyncRequestProcessor.
 
-    decided ──> unlogged ──(end of the turn)──> a thread: append, sync ──> committed, or acknowledged to the leader
+    decided ──> unlogged ──(end of the turn)──> thread: append, sync ──> committed, or acknowledged
                    ^                                       │
                    └── what is decided meanwhile: the next batch
 
@@ -47,8 +47,8 @@ class SyncRequestProcessor:
         synced: Callable[[Entries, int, BaseException | None], None],
         propose: Callable[[], None] | None,
     ) -> None:
-        """``append(first zxid, entries, roll)`` writes and syncs. ``beside(work, done)`` has it done
-        while others have their turn. ``synced(entries, ms that it took, error)`` follows.
+        """``append(first zxid, entries, roll)`` writes and syncs. ``beside(work, done)`` has it
+        done while others have their turn. ``synced(entries, ms that it took, error)`` follows.
         ``propose`` is called before a batch is taken; None for a server alone."""
         self.source = source
         self._append = append
