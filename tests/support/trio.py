@@ -54,6 +54,8 @@ class Trio:
                 "log.dirs": f"{directory}/logs{number}",
                 "zookeeper.connect": f"127.0.0.1:{self.zk_port}",
                 "offsets.topic.replication.factor": 3,
+                "transaction.state.log.replication.factor": 3,
+                "transaction.state.log.min.isr": 2,
                 "group.initial.rebalance.delay.ms": 0,
                 "min.insync.replicas": 2,
                 "replica.lag.time.max.ms": 3000,

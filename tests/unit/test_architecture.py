@@ -266,6 +266,8 @@ SHARED_BY_TWO = {
     "delete_records": ("broker/replication/delayed_delete_records.py", "client/admin/offsets.py", CLIENT_AND_BROKER),
     "describe_group": ("broker/groups/queries.py", "client/admin/groups.py", CLIENT_AND_BROKER),
     "describe_log_dirs": ("broker/replication/log_dir_descriptions.py", "client/admin/log_dirs.py", CLIENT_AND_BROKER),
+    "describe_transaction": ("broker/transactions/queries.py", "client/admin/transactions.py", CLIENT_AND_BROKER),
+    "list_transactions": ("broker/transactions/queries.py", "client/admin/transactions.py", CLIENT_AND_BROKER),
     "list_groups": ("broker/groups/queries.py", "client/admin/groups.py", CLIENT_AND_BROKER),
 }
 

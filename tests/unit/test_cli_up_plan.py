@@ -149,6 +149,7 @@ def test_the_offsets_topic_of_a_cluster_that_grows_may_have_more_replicas(tmp_pa
     assert [f.texts["offsets.topic.replication.factor"] for f in plan(tmp_path, "--brokers", "3").brokers.files] == [
         "3"
     ] * 3
+    assert plan(tmp_path, "--brokers", "3").brokers.files[0].texts["transaction.state.log.min.isr"] == "2"
     edit(tmp_path / "server.properties", "factor=1", "factor=2")
     assert plan(tmp_path, "--brokers", "3").brokers.files[0].texts["offsets.topic.replication.factor"] == "2"
 

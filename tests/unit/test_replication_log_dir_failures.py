@@ -11,7 +11,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.broker.cluster.steps import Pause, Steps, WriteResult, WriteUnfenced, Written
 from barnabas.broker.cluster.znodes import LOG_DIR_EVENTS
-from barnabas.broker.groups.offsets_topic import count_offsets_partitions
+from barnabas.broker.metadata.internal_topics import OFFSETS_TOPIC, count_stored_partitions
 from barnabas.broker.replication.log_dir_failures import LogDirFailures
 from barnabas.broker.replication.replica_manager import LeadershipOutcome
 from barnabas.log.dirs.log_dirs import LogDirs
@@ -111,9 +111,9 @@ def test_the_broker_stops_when_its_last_log_dir_fails(tmp_path: Path) -> None:
     assert failures.stopped
 
 
-def test_the_partitions_of_the_offsets_topic_are_counted_from_its_znode() -> None:
+def test_the_partitions_of_an_internal_topic_are_counted_from_its_znode() -> None:
     """There are none before the topic is created."""
     znodes = Znodes()
-    assert znodes.perform(count_offsets_partitions()) == 0
+    assert znodes.perform(count_stored_partitions(OFFSETS_TOPIC)) == 0
     znodes.put("/brokers/topics/__consumer_offsets", b'{"version":1,"partitions":{"0":[1],"1":[2],"2":[1]}}')
-    assert znodes.perform(count_offsets_partitions()) == 3
+    assert znodes.perform(count_stored_partitions(OFFSETS_TOPIC)) == 3

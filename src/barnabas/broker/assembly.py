@@ -50,7 +50,7 @@ from barnabas.broker.groups.service import GroupService
 from barnabas.broker.membership.death_watch.service import DeathWatch
 from barnabas.broker.membership.service import BrokerLifecycle, LifecycleDependencies
 from barnabas.broker.metadata.cache import MetadataCache
-from barnabas.broker.metadata.features import FeatureCache
+from barnabas.broker.metadata.features import TRANSACTION_VERSION, FeatureCache
 from barnabas.broker.metadata.service import FeatureListener
 from barnabas.broker.monitoring.figures import Monitored
 from barnabas.broker.monitoring.service import MetricsServer
@@ -70,6 +70,7 @@ from barnabas.broker.storage.schedule import StorageSchedule
 from barnabas.broker.storage.service import Background, LogSyncs, StorageService
 from barnabas.broker.topics.topics import Topics
 from barnabas.broker.transactions.producer_ids import ProducerIds
+from barnabas.broker.transactions.service import TransactionDependencies, TransactionService
 from barnabas.coordination.client import CoordinationClient
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.settings import LogConfig
@@ -333,6 +334,22 @@ class BrokerComponents:
             runner=self.runner,
         )
         self.producer_ids = ProducerIds(environment.broker_id)
+        self.transactions = TransactionService(
+            TransactionDependencies(
+                config=config,
+                replicas=self.replicas,
+                purgatory=self.purgatory,
+                metadata=self.metadata,
+                channels=self.channels,
+                producer_ids=self.producer_ids,
+                clock=environment.clock,
+                call_later=environment.call_later,
+                spawn=environment.spawn,
+                start=self.interpreter.start,
+                runner=self.runner,
+                transaction_version=lambda: self.features.level(TRANSACTION_VERSION),
+            )
+        )
 
     def _make_storage(self) -> None:
         environment, config, log_dirs = self.environment, self.environment.config, self.log_dirs
@@ -466,6 +483,7 @@ class BrokerComponents:
         metadata.on_update(self._connect_to_brokers)
         metadata.on_update(self.topics.metadata_changed)
         metadata.on_update(self.groups.metadata_changed)
+        metadata.on_update(self.transactions.metadata_changed)
 
         self.log_dirs.on_offline(self.log_dir_failures.dir_failed)
 
@@ -473,6 +491,7 @@ class BrokerComponents:
         replicas.on_roles(self.fetchers.roles_changed)
         replicas.on_roles(self.storage.roles_changed)
         replicas.on_leadership(self.groups.leadership_changed)
+        replicas.on_leadership(self.transactions.leadership_changed)
         replicas.alter_partition.on_pending = self.alter_partition_sender.changes_waiting
 
         self.controller.on_progress(self.topics.controller_progressed)

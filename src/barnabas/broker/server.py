@@ -40,9 +40,9 @@ from barnabas.broker.configuration.listeners import (
     metrics_address,
 )
 from barnabas.broker.configuration.waiting_limits import waiting_limits
-from barnabas.broker.groups.offsets_topic import count_offsets_partitions
 from barnabas.broker.membership.registration import stored_broker_id
 from barnabas.broker.metadata.features import registered_features
+from barnabas.broker.metadata.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, count_stored_partitions
 from barnabas.broker.replication.selection import replica_selector
 from barnabas.coordination.client import CoordinationClient
 from barnabas.log.checkpoints import META_PROPERTIES, MetaProperties
@@ -185,7 +185,9 @@ class BrokerServer:
         await self._open_metrics(components)  # now the page shows what there is
         components.metadata.expect({stored.topic for _, stored, _ in components.log_dirs.stored()})
         await self._listen(components)
-        components.groups.start(await components.interpreter.perform(count_offsets_partitions()))
+        count = components.interpreter.perform
+        components.groups.start(await count(count_stored_partitions(OFFSETS_TOPIC)))
+        components.transactions.start(await count(count_stored_partitions(TRANSACTIONS_TOPIC)))
         await components.controller.start()
         await components.lifecycle.await_metadata(self._inter_broker_listener)
         components.environment.call_later(TOPICS_WAIT_MS, components.first_updates.stop_waiting)
@@ -394,6 +396,7 @@ class BrokerServer:
             await components.death_watch.close()
             await components.fetchers.close()
             components.groups.stop()
+            components.transactions.stop()
             await components.controller.close()
             components.channels.close()
         for task in tuple(self._tasks):

@@ -42,6 +42,7 @@ _POLL_S = 0.002
 _BROKER_DEFAULTS = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "5",
+    "transaction.state.log.num.partitions": "5",
     # All brokers stop together, the controller among them: waiting for another one is in vain.
     "controlled.shutdown.retry.backoff.ms": "20",
 }
@@ -408,6 +409,8 @@ class Cluster:
             **_BROKER_DEFAULTS,
             **({} if self._security is None else self._security.broker_properties()),
             "offsets.topic.replication.factor": str(min(3, len(self._ids))),
+            "transaction.state.log.replication.factor": str(min(3, len(self._ids))),
+            "transaction.state.log.min.isr": str(min(2, len(self._ids))),
             "broker.id": str(broker_id),
             "listeners": f"{protocol}://{_HOST}:{self._ports.get(broker_id, 0)}",
             "log.dirs": list_text("log.dirs", [str(self.data_dir / f"kafka-logs-{broker_id}")]),

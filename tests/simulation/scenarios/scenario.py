@@ -69,6 +69,9 @@ class Scenario:
         self.history.on_allowed_loss.append(self._loss_allowed)
         replicas = str(plan.replication)
         simulation.broker_settings["offsets.topic.replication.factor"] = replicas
+        simulation.broker_settings["transaction.state.log.replication.factor"] = replicas
+        simulation.broker_settings["transaction.state.log.min.isr"] = str(min(2, plan.replication))
+        simulation.broker_settings["transaction.state.log.num.partitions"] = "2"
         count = int(simulation.broker_settings.setdefault("offsets.topic.num.partitions", "2"))
         self.history.groups_partitions = tuple(TopicPartition(_OFFSETS_TOPIC, n) for n in range(count))
         self._group_partition = TopicPartition(_OFFSETS_TOPIC, partition_of(GROUP, count))

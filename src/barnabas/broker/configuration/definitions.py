@@ -302,6 +302,26 @@ offsets.topic.compression.codec int - - 0
 offsets.commit.timeout.ms int [1,...] - 5000
     How long an offset commit waits for replicas.
 """
+_TRANSACTIONS = """
+transaction.state.log.replication.factor short [1,...] - 3
+    Replicas of __transaction_state.
+transaction.state.log.min.isr int [1,...] - 2
+    min.insync.replicas of __transaction_state.
+transaction.state.log.num.partitions int [1,...] - 50
+    Partitions of __transaction_state.
+transaction.state.log.segment.bytes int [1,...] - 104857600
+    Segment size of __transaction_state.
+transaction.state.log.load.buffer.size int [1,...] - 5242880
+    Bytes read at a time when transactions are loaded.
+transaction.max.timeout.ms int [1,...] - 900000
+    Longest transaction timeout that a producer may ask for.
+transaction.abort.timed.out.transaction.cleanup.interval.ms int [1,...] - 10000
+    How often transactions past their timeout are aborted.
+transaction.remove.expired.transaction.cleanup.interval.ms int [1,...] - 3600000
+    How often expired transactional ids are removed.
+transactional.id.expiration.ms int [1,...] - 604800000
+    How long an unused transactional id is kept.
+"""
 _SERVING = """
 fetch.max.bytes int [1024,...] - 57671680
     Bytes that one answer to a fetch may have.
@@ -342,7 +362,7 @@ _JAAS_FILE_TABLE = f"""
     A JAAS file with the section KafkaServer, for SASL: Java's system property, which Kafka does not have
     among its own.
 """
-_OURS = (_COORDINATION, _IDENTITY, _NETWORK, _LOG, _REPLICATION, _GROUPS, _SERVING)
+_OURS = (_COORDINATION, _IDENTITY, _NETWORK, _LOG, _REPLICATION, _GROUPS, _TRANSACTIONS, _SERVING)
 _ROWS: list[BrokerRow] = [
     *(row for table in _OURS for row in read_broker_table(table, _CHECKS)),
     *(*ROWS_WITHOUT_EFFECT, *ROWS_SECURITY, *ROWS_REFUSED, *NOT_LISTED),

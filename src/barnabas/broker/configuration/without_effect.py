@@ -60,26 +60,8 @@ offsets.commit.required.acks short - - -1
     Acknowledgements that an offset commit needs; -1 for all in-sync replicas.
 """,
     "there are no transactions in this version": """
-transaction.state.log.replication.factor short - - 3
-    Replicas of __transaction_state.
-transaction.state.log.min.isr int - - 2
-    min.insync.replicas of __transaction_state.
-transaction.state.log.num.partitions int - - 50
-    Partitions of __transaction_state.
-transaction.state.log.segment.bytes int - - 104857600
-    Segment size of __transaction_state.
-transaction.state.log.load.buffer.size int - - 5242880
-    Bytes read at a time when transactions are loaded.
-transaction.max.timeout.ms int - - 900000
-    Longest transaction timeout that a producer may ask for.
-transaction.abort.timed.out.transaction.cleanup.interval.ms int - - 10000
-    How often transactions past their timeout are aborted.
-transaction.remove.expired.transaction.cleanup.interval.ms int - - 3600000
-    How often expired transactional ids are removed.
 transaction.partition.verification.enable boolean - cluster true
     Whether a partition must be part of the transaction before records of it are appended (KIP-890).
-transactional.id.expiration.ms int - - 604800000
-    How long an unused transactional id is kept.
 """,
     "there are only classic consumer groups in this version": """
 group.coordinator.rebalance.protocols list - - classic

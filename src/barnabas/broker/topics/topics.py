@@ -45,7 +45,7 @@ from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.configuration.dynamic_config import DynamicConfig
 from barnabas.broker.controller.service import Controller
 from barnabas.broker.metadata.cache import MetadataCache
-from barnabas.broker.metadata.internal_topics import INTERNAL_TOPICS
+from barnabas.broker.metadata.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from barnabas.broker.requests.purgatory import DelayedOperation, Purgatory
 from barnabas.broker.topics.planning import (
     MAX_REPLICAS_A_REQUEST,
@@ -259,18 +259,31 @@ class Topics:
 
     def _automatic(self, name: str) -> CreatableTopic:
         config = self._config
-        if name not in INTERNAL_TOPICS:
-            return _creatable(name, config["num.partitions"], config["default.replication.factor"], {})
-        return _creatable(
-            name,
-            config["offsets.topic.num.partitions"],
-            config["offsets.topic.replication.factor"],
-            {
-                "cleanup.policy": "compact",
-                "segment.bytes": str(config["offsets.topic.segment.bytes"]),
-                "compression.type": "producer",
-            },
-        )
+        if name == OFFSETS_TOPIC:
+            return _creatable(
+                name,
+                config["offsets.topic.num.partitions"],
+                config["offsets.topic.replication.factor"],
+                {
+                    "cleanup.policy": "compact",
+                    "segment.bytes": str(config["offsets.topic.segment.bytes"]),
+                    "compression.type": "producer",
+                },
+            )
+        if name == TRANSACTIONS_TOPIC:
+            return _creatable(
+                name,
+                config["transaction.state.log.num.partitions"],
+                config["transaction.state.log.replication.factor"],
+                {
+                    "unclean.leader.election.enable": "false",
+                    "compression.type": "uncompressed",
+                    "cleanup.policy": "compact",
+                    "min.insync.replicas": str(config["transaction.state.log.min.isr"]),
+                    "segment.bytes": str(config["transaction.state.log.segment.bytes"]),
+                },
+            )
+        return _creatable(name, config["num.partitions"], config["default.replication.factor"], {})
 
     # Growth
 

@@ -176,7 +176,8 @@ class TransactionCoordinator:
                 # fenced it. (In Kafka it does.)
                 prepared = ErrorCode.PRODUCER_FENCED
             else:
-                self._abort_and_fence(owned, transaction, partial(self._answer_after_fence, to))
+                again = ErrorCode.CONCURRENT_TRANSACTIONS
+                self._abort_and_fence(owned, transaction, lambda error: self._reply(to, ProducerAnswer(error or again)))
                 return
         elif _needs_producer_id(transaction, request):
             assert new_producer_id is not None
@@ -197,9 +198,6 @@ class TransactionCoordinator:
             self._reply(to, ProducerAnswer(error) if error else answer)
 
         self._append(owned, transaction, prepared, written)
-
-    def _answer_after_fence(self, to: Any, error: ErrorCode) -> None:
-        self._reply(to, ProducerAnswer(error or ErrorCode.CONCURRENT_TRANSACTIONS))
 
     def add_partitions(
         self, sender: TransactionSender, partitions: Partitions, to: Any, now: Now

@@ -31,7 +31,6 @@ __all__ = ["BrokersPlan", "check_settings", "plan_brokers"]
 _DEFAULT_PORT = 9092
 _METRICS = "metrics.http.address"
 _RACK = "broker.rack"
-_REPLICATION = "offsets.topic.replication.factor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +88,9 @@ def plan_brokers(
                 changes["zookeeper.connect"] = connect
             if given.racks is not None:
                 changes[_RACK] = racks[number]
-            if texts.get(_REPLICATION) == str(min(3, len(held.brokers))):
-                changes[_REPLICATION] = new[_REPLICATION]
+            for name, value in _internal_topics(len(held.brokers)).items():
+                if texts.get(name) == value:
+                    changes[name] = new[name]
         if number in metrics:
             changes[_METRICS] = str(metrics[number])
         merged = {**new, **texts, **changes, **overrides}
@@ -204,10 +204,20 @@ def _new_properties(
         "listeners": f"{security_plan.protocol}://{address}",
         "log.dirs": list_text("log.dirs", [str(directory / broker_log_dir(number))]),
         "zookeeper.connect": connect,
-        _REPLICATION: str(min(3, count)),
+        **_internal_topics(count),
         "group.initial.rebalance.delay.ms": "0",
     }
     return properties | ({} if security_plan.security is None else security_plan.security.broker_properties())
+
+
+def _internal_topics(count: int) -> dict[str, str]:
+    """How many replicas the coordinators' topics have in a cluster of so many
+    brokers, and need for a write."""
+    return {
+        "offsets.topic.replication.factor": str(min(3, count)),
+        "transaction.state.log.replication.factor": str(min(3, count)),
+        "transaction.state.log.min.isr": str(min(2, count)),
+    }
 
 
 def _listener_changes(

@@ -51,6 +51,7 @@ _READ_S = 60.0
 _LIMIT_S = 3600.0
 _DEFAULTS = {
     "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "2",
     "group.initial.rebalance.delay.ms": "0",
 }
 
@@ -137,6 +138,8 @@ class VirtualCluster:
         simulation.broker_settings = {
             **_DEFAULTS,
             "offsets.topic.replication.factor": str(min(3, brokers)),
+            "transaction.state.log.replication.factor": str(min(3, brokers)),
+            "transaction.state.log.min.isr": str(min(2, brokers)),
             **settings,
         }
         self._view = ClusterView(simulation)

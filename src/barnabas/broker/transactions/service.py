@@ -1,0 +1,438 @@
+"""The edge of the transaction coordinator: requests, effects, one timer, markers, and loading.
+
+`TransactionService` passes each request to the pure `TransactionCoordinator` with the time, and
+performs the effects that it returns. Records are appended to the local replica of
+``__transaction_state`` with acks -1, and count when they are committed. Markers go to the leaders
+of their partitions, this broker included, in requests with all that is queued for a broker. When
+the controller makes this broker leader of a partition, the partition's log is read in steps,
+between which the event loop is free. Its transactions are served when all in-sync replicas have
+what was read: a decision that a later coordinator might not know must not have markers. Meanwhile
+requests get COORDINATOR_LOAD_IN_PROGRESS.
+
+In Kafka: `TransactionStateManager`, for loading and appending, and the sender thread of
+`TransactionMarkerChannelManager`.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from barnabas.base.clock import CallLater, Clock, Now, Timer
+from barnabas.base.errors import BarnabasError, CorruptDataError
+from barnabas.base.files import FileSlice
+from barnabas.base.ids import NO_BROKER, TopicPartition
+from barnabas.base.task_futures import future_of
+from barnabas.base.tasks import Beside, Runner, Task
+from barnabas.broker.cluster.channels import ChannelError, Channels
+from barnabas.broker.cluster.steps import Steps
+from barnabas.broker.configuration.broker_config import BrokerConfig
+from barnabas.broker.metadata.cache import MetadataCache
+from barnabas.broker.metadata.internal_topics import TRANSACTIONS_TOPIC, partition_of
+from barnabas.broker.replication.delayed_produce import DelayedProduce
+from barnabas.broker.replication.partition import ALL_IN_SYNC, Partition
+from barnabas.broker.replication.reads import LOG_END
+from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.requests.purgatory import Purgatory
+from barnabas.broker.transactions.coordinator import TransactionCoordinator
+from barnabas.broker.transactions.effects import (
+    AnswerProducer,
+    AppendTransactions,
+    Completion,
+    InitProducerId,
+    NewProducerId,
+    ProducerAnswer,
+    SendMarkers,
+    TransactionEffect,
+    TransactionSender,
+    TransactionSettings,
+)
+from barnabas.broker.transactions.loading import TransactionLoader
+from barnabas.broker.transactions.markers import Marker, MarkerQueues, request_of
+from barnabas.broker.transactions.producer_ids import ProducerIds
+from barnabas.broker.transactions.records import encode_transaction_state, encode_transactional_id
+from barnabas.broker.transactions.transaction import Partitions
+from barnabas.log.partition_log import Origin
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.messages.write_txn_markers import WriteTxnMarkersResponse
+from barnabas.wire.kafka.records.records import Record, build_batch
+
+__all__ = ["TransactionDependencies", "TransactionService"]
+
+logger = logging.getLogger(__name__)
+
+_IN_SYNC_CHECK_MS = 500
+_REPORTED_WAIT_MS = 5_000
+_MARKER_RETRY_MS = 100
+_KEPT_LOADS = 99
+_MOST_REQUESTS = 4
+"""Marker requests under way to one broker. More would carry fewer markers each."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDependencies:
+    """What the transaction coordinator of a broker works with."""
+
+    config: BrokerConfig
+    replicas: ReplicaManager
+    purgatory: Purgatory
+    metadata: MetadataCache
+    channels: Channels
+    producer_ids: ProducerIds
+    clock: Clock
+    call_later: CallLater
+    spawn: Callable[[Coroutine[Any, Any, None]], None]
+    start: Callable[[Steps[None]], None]
+    """Performs steps in the background."""
+    runner: Runner
+    transaction_version: Callable[[], int]
+    """The finalized level of that feature, 0 for none."""
+
+
+class TransactionService:
+    """The transaction coordinator of one broker."""
+
+    def __init__(self, dependencies: TransactionDependencies) -> None:
+        config = dependencies.config
+        self._config = config
+        self._replicas = dependencies.replicas
+        self._purgatory = dependencies.purgatory
+        self._metadata = dependencies.metadata
+        self._channels = dependencies.channels
+        self._producer_ids = dependencies.producer_ids
+        self._clock = dependencies.clock
+        self._call_later = dependencies.call_later
+        self._spawn = dependencies.spawn
+        self._start = dependencies.start
+        self._runner = dependencies.runner
+        self._transaction_version = dependencies.transaction_version
+        self._load_bytes: int = config["transaction.state.log.load.buffer.size"]
+        self._timer: Timer | None = None
+        self._timer_ms = 0
+        self._stored_partitions = 0
+        self._marker_timer: Timer | None = None
+        self._sending: Counter[int] = Counter()
+        self.load_ms: list[int] = []
+        """How long the latest loads took (the metrics partition-load-time-max and -avg)."""
+        self.coordinator = TransactionCoordinator(
+            TransactionSettings.of(config.values), self.partition_for, self._producer_ids.take
+        )
+        self.markers = MarkerQueues(self._leader_of, self.coordinator.is_wanted)
+
+    def start(self, stored_partitions: int = 0) -> None:
+        """Follow the controller's elections from now on.
+
+        ``stored_partitions`` is how many partitions the topic has, 0 when there is none. The first
+        metadata that a broker receives may contain only some of them, but a transactional id's
+        partition must be the same on all brokers.
+        """
+        self._stored_partitions = stored_partitions
+        self.coordinator.start_deadlines(self._now())
+        self._set_timer()
+
+    def stop(self) -> None:
+        """Answer with COORDINATOR_NOT_AVAILABLE from now on, and write no more markers."""
+        self.coordinator.is_active = False
+        for timer in (self._timer, self._marker_timer):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._marker_timer = None
+
+    def partition_for(self, transactional_id: str) -> int:
+        """The partition of ``__transaction_state`` that a transactional id's records are in."""
+        count = max(self._metadata.partition_count(TRANSACTIONS_TOPIC), self._stored_partitions)
+        return partition_of(transactional_id, count or self._config["transaction.state.log.num.partitions"])
+
+    # Requests
+
+    def init_producer_id(self, request: InitProducerId, to: Callable[[ProducerAnswer], None]) -> None:
+        """Give a producer with a transactional id its producer id and epoch."""
+        self._perform(self.coordinator.init_producer_id(request, to, self._now()))
+
+    def add_partitions(
+        self, sender: TransactionSender, partitions: Partitions, to: Callable[[ErrorCode], None]
+    ) -> None:
+        """Add partitions to the producer's transaction."""
+        self._perform(self.coordinator.add_partitions(sender, partitions, to, self._now()))
+
+    def end(self, sender: TransactionSender, *, committed: bool, to: Callable[[ProducerAnswer], None]) -> None:
+        """Commit or abort the producer's transaction."""
+        self._perform(self.coordinator.end(sender, committed=committed, to=to, now=self._now()))
+
+    # Effects
+
+    def _now(self) -> Now:
+        return Now.of(self._clock)
+
+    def _perform(self, effects: Iterable[TransactionEffect]) -> None:
+        for effect in effects:
+            match effect:
+                case AnswerProducer(to, answer):
+                    _answer(to, answer)
+                case AppendTransactions():
+                    self._append(effect)
+                case SendMarkers(completion):
+                    self._runner.start(self._queue(completion))
+                case NewProducerId(request, to):
+                    self._start(self._with_new_id(request, to))
+        self._set_timer()
+
+    def _with_new_id(self, request: InitProducerId, to: Callable[[ProducerAnswer], None]) -> Steps[None]:
+        try:
+            producer_id = yield from self._producer_ids.next()
+        except KafkaError as error:
+            _answer(to, ProducerAnswer(error.code))
+            return
+        self._perform(self.coordinator.init_producer_id(request, to, self._now(), producer_id))
+
+    def _append(self, append: AppendTransactions) -> None:
+        topic_partition = TopicPartition(TRANSACTIONS_TOPIC, append.owned.number)
+        wall_ms = self._clock.wall_ms()
+        try:
+            result = self._replicas.append(
+                topic_partition,
+                self._encode(append, wall_ms),
+                acks=ALL_IN_SYNC,
+                now_ms=wall_ms,
+                origin=Origin.COORDINATOR,
+            )
+        except KafkaError as error:
+            self._appended(append, error.code)
+            return
+        except Exception:  # without an answer its producer would wait for ever
+            logger.exception("A record for %s cannot be written", topic_partition)
+            self._appended(append, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
+        delayed = DelayedProduce(self._replicas)
+        delayed.add(topic_partition, result.last_offset, ALL_IN_SYNC, partial(self._appended, append))
+        if not delayed.is_over:
+            delayed.wait(self._purgatory, append.timeout_ms, lambda: None)
+
+    def _appended(self, append: AppendTransactions, error: ErrorCode) -> None:
+        self._perform(self.coordinator.appended(append, error, self._now()))
+
+    def _encode(self, append: AppendTransactions, wall_ms: int) -> bytearray:
+        is_flexible = self._transaction_version() > 0
+        return build_batch(
+            Record(
+                number,
+                wall_ms,
+                encode_transactional_id(transactional_id),
+                None if value is None else encode_transaction_state(value, is_flexible=is_flexible),
+            )
+            for number, (transactional_id, value) in enumerate(append.records)
+        )
+
+    # Markers
+
+    def _leader_of(self, topic_partition: TopicPartition) -> int | None:
+        state = self._metadata.partition(topic_partition)
+        if state is None:
+            return NO_BROKER if self._metadata.is_loading else None
+        return NO_BROKER if self._metadata.alive_broker(state.leader) is None else state.leader
+
+    def _queue(self, completion: Completion) -> Task[None]:
+        if (yield from self.markers.add(completion)):
+            self._perform(self.coordinator.markers_written(completion, self._now()))
+        self._send_markers()
+
+    def _requeue(self) -> Task[None]:
+        for completion in (yield from self.markers.requeue()):
+            self._perform(self.coordinator.markers_written(completion, self._now()))
+        self._send_markers()
+
+    def _send_markers(self) -> None:
+        """Send what is queued, and look again later at what is not."""
+        if not self.coordinator.is_active:
+            return
+        for broker_id in self.markers.brokers:
+            if self._sending[broker_id] < _MOST_REQUESTS:
+                self._sending[broker_id] += 1
+                self._spawn(self._send_to(broker_id))
+        if self.markers.has_waiting and self._marker_timer is None:
+            self._marker_timer = self._call_later(_MARKER_RETRY_MS, self._retry_markers)
+
+    def _retry_markers(self) -> None:
+        self._marker_timer = None
+        self._runner.start(self._requeue())
+
+    async def _send_to(self, broker_id: int) -> None:
+        """Send requests with markers while there are any for the broker."""
+        taken: list[Marker] = []
+        try:
+            while self.coordinator.is_active and (taken := self.markers.take(broker_id)):
+                response: WriteTxnMarkersResponse = await self._channels.send(broker_id, request_of(taken))
+                written, taken = self.markers.answered(taken, response), []
+                for completion in written:
+                    self._perform(self.coordinator.markers_written(completion, self._now()))
+        except ChannelError as error:
+            logger.info("Markers of transactions are sent again: %s", error)
+        finally:
+            self.markers.failed(taken)
+            self._sending[broker_id] -= 1
+            self._send_markers()
+
+    # Time
+
+    def _set_timer(self) -> None:
+        due_ms = self.coordinator.next_deadline_ms()
+        if due_ms is None or not self.coordinator.is_active:
+            return
+        if self._timer is not None:
+            if self._timer_ms <= due_ms:
+                return
+            self._timer.cancel()
+        self._timer_ms = due_ms
+        self._timer = self._call_later(max(due_ms - self._clock.monotonic_ms(), 0), self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._perform(self.coordinator.tick(self._now()))
+
+    # Partitions coming and going
+
+    def metadata_changed(self, _changed: set[str], _deleted: Sequence[TopicPartition]) -> None:
+        """Partitions may have other leaders, for which markers wait."""
+        if self.markers.has_waiting:
+            self._runner.start(self._requeue())
+
+    def leadership_changed(self, gained: Sequence[Partition], lost: Sequence[Partition]) -> None:
+        """Load the transactions of partitions that this broker leads from now on, and
+        unload those that it lost."""
+        for partition in lost:
+            if partition.topic_partition.topic == TRANSACTIONS_TOPIC:
+                logger.debug("Unloading transactions of %s", partition.topic_partition)
+                self.coordinator.unload(partition.topic_partition.partition, partition.leader_epoch)
+        for partition in gained:
+            if partition.topic_partition.topic == TRANSACTIONS_TOPIC and self.coordinator.start_loading(
+                partition.topic_partition.partition, partition.leader_epoch
+            ):
+                self._spawn(self._load(partition.topic_partition, partition.leader_epoch))
+
+    async def _load(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
+        """Read a partition from its start to its end, then serve its transactions."""
+        loader = TransactionLoader()
+        started_ms = self._clock.monotonic_ms()
+        try:
+            await self._read_log(topic_partition, leader_epoch, loader)
+        except (BarnabasError, OSError) as error:
+            # Serve what could be read, as Kafka does, rather than refuse all
+            # transactional ids of the partition.
+            logger.error("Transactions of %s are incomplete, its log cannot be read: %s", topic_partition, error)
+        for _ in loader.steps():
+            await asyncio.sleep(0)
+        for problem in loader.unreadable:
+            logger.warning("Left out of the transactions of %s: %s", topic_partition, problem)
+        partition = self._replicas.get(topic_partition)
+        end_offset = 0 if partition is None else partition.log.log_end_offset
+        self._serve_when_in_sync(_Loaded(topic_partition, leader_epoch, loader, end_offset, started_ms))
+
+    def _serve_when_in_sync(self, loaded: "_Loaded") -> None:
+        """Serve the transactions as soon as all in-sync replicas have the records that were read.
+
+        A follower that lacks the decision to commit may lead next, and would abort at the
+        timeout. Kafka's coordinator does not wait. No record is appended here before the
+        transactions are served.
+        """
+        if self._try_to_serve(loaded, None):
+            return
+        if not loaded.is_reported and self._clock.monotonic_ms() - loaded.started_ms >= _REPORTED_WAIT_MS:
+            loaded.is_reported = True
+            logger.warning(
+                "Transactions of %s cannot be served yet: an in-sync replica has not fetched up to offset %d. They are "
+                "served when it has, or has left the in-sync set after replica.lag.time.max.ms",
+                loaded.topic_partition,
+                loaded.end_offset,
+            )
+        self._purgatory.watch(
+            [loaded.topic_partition],
+            partial(self._try_to_serve, loaded),
+            partial(self._serve_when_in_sync, loaded),
+            _IN_SYNC_CHECK_MS,
+        )
+
+    def _try_to_serve(self, loaded: "_Loaded", _: Hashable) -> bool:
+        """Whether the transactions are served, or not wanted any more."""
+        coordinator, topic_partition = self.coordinator, loaded.topic_partition
+        number, leader_epoch = topic_partition.partition, loaded.leader_epoch
+        if not coordinator.is_active or not coordinator.is_awaited(number, leader_epoch):
+            return True
+        partition = self._replicas.get(topic_partition)
+        if partition is not None and not partition.all_in_sync_have(loaded.end_offset):
+            return False
+        transactions = loaded.loader.transactions
+        took_ms = self._clock.monotonic_ms() - loaded.started_ms
+        self.load_ms = [*self.load_ms[-_KEPT_LOADS:], took_ms]
+        self._perform(coordinator.finish_loading(number, leader_epoch, transactions, self._now()))
+        logger.log(
+            logging.INFO if transactions else logging.DEBUG,
+            "Loaded %d transactional ids of %s in %d ms",
+            len(transactions),
+            topic_partition,
+            took_ms,
+        )
+        return True
+
+    async def _read_log(self, topic_partition: TopicPartition, leader_epoch: int, loader: TransactionLoader) -> None:
+        replicas = self._replicas
+        replica = replicas.get(topic_partition)
+        if replica is None or replica.log is None:
+            return
+        offset = replica.log.log_start_offset
+        while self.coordinator.is_awaited(topic_partition.partition, leader_epoch):
+            piece = replicas.read(topic_partition, offset, self._load_bytes, isolation=LOG_END, min_one_batch=True)
+            if not piece.size_bytes:
+                return
+            records = piece.records
+            if isinstance(records, FileSlice):
+                # The disk may have to be waited for. The slice keeps its file open,
+                # whatever becomes of the segment.
+                records = await future_of(self._runner, _beside(records.read))
+                if not self.coordinator.is_awaited(topic_partition.partition, leader_epoch):
+                    return  # and perhaps it was truncated meanwhile
+            before = offset
+            for next_offset in loader.read(records):
+                offset = next_offset
+                await asyncio.sleep(0)
+            if offset == before:
+                raise CorruptDataError(f"no whole batch at offset {offset}")
+
+
+def _beside(work: Callable[[], T]) -> Task[T]:
+    results: list[T] = []
+    yield Beside(lambda: results.append(work()))
+    return results[0]
+
+
+def _answer(to: Callable[[Any], None], answer: Any) -> None:
+    """One that fails takes no answer of another producer with it."""
+    try:
+        to(answer)
+    except Exception:
+        logger.exception("A transactional producer could not be answered")
+
+
+class _Loaded:
+    """The transactions of a partition that were read, until they are served."""
+
+    __slots__ = ("end_offset", "is_reported", "leader_epoch", "loader", "started_ms", "topic_partition")
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        leader_epoch: int,
+        loader: TransactionLoader,
+        end_offset: int,
+        started_ms: int,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.leader_epoch = leader_epoch
+        self.loader = loader
+        self.end_offset = end_offset
+        self.started_ms = started_ms
+        self.is_reported = False
