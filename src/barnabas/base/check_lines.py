@@ -32,9 +32,9 @@ def add_check_line(name: str, content: bytes) -> bytes:
 
 
 def split_check_line(name: str, data: bytes, lines: int) -> tuple[bytes, LineCheck]:
-    """The first so many lines of a file, and whether they are right.
+    """The first ``lines`` lines of a file, and whether their check line confirms them.
 
-    Anything else that follows them is wrong."""
+    Nothing else may follow it."""
     parts = data.split(b"\n", lines)
     if len(parts) <= lines or not parts[lines].strip():
         return data, LineCheck.MISSING

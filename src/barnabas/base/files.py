@@ -136,8 +136,8 @@ class Files(Protocol):
 
 
 def make_dirs_durably(files: Files, path: str) -> None:
-    """Make a directory and its missing parents, on stable storage: a sync of what is in
-    it later does not do that."""
+    """Make a directory and its missing parents, on stable storage: a later sync of
+    its files does not do that."""
     made_in: list[str] = []
     below = path
     while not files.exists(below):
@@ -362,7 +362,7 @@ def _open_to_write(path: str, flags: int) -> int:
 
 
 def _create_anew(path: str) -> int:
-    """A descriptor of a new file; what is left there of a crash, or is a link, goes."""
+    """A descriptor of a new file. A file left there by a crash, or a link, is removed."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)

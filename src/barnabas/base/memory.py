@@ -14,14 +14,15 @@ _COPIED_FROM_BYTES = 64 * 1024
 
 
 def new_buffer(size_bytes: int) -> memoryview:
-    """So many zeros, at least one, that can be overwritten."""
+    """A buffer of zeros that can be overwritten; ``size_bytes`` is at least 1."""
     return memoryview(mmap.mmap(-1, size_bytes))
 
 
 def rest_of(view: memoryview, start: int) -> memoryview:
     """The bytes from ``start`` on.
 
-    Of a large buffer with less than half of it left the rest is copied: a view would keep all."""
+    If less than half of a large buffer is left, they are copied, because a view
+    would keep the whole buffer."""
     rest = view[start:]
     whole_bytes = len(view.obj) if isinstance(view.obj, bytes | bytearray) else 0
     if whole_bytes >= _COPIED_FROM_BYTES and 2 * len(rest) < whole_bytes:
@@ -30,7 +31,7 @@ def rest_of(view: memoryview, start: int) -> memoryview:
 
 
 def return_memory() -> None:
-    """What was freed goes to the system where the C library would keep it.
+    """Return freed memory to the system where the C library would keep it.
 
     That takes a millisecond for some megabytes."""
     with contextlib.suppress(ImportError, OSError, AttributeError):

@@ -32,7 +32,8 @@ __all__ = [
 _LENGTH = struct.Struct(">i")
 _SPLIT_AT_ONCE = 64
 HEAD_BYTES = 8
-"""So many bytes of a large frame come before its handler may refuse it: see `DroppingHandler`."""
+"""How many bytes of a large frame its handler sees before it may refuse it: see
+`DroppingHandler`."""
 
 Part = Buffer | FileSlice
 """What can be sent: bytes, or a range of a file that goes by sendfile."""

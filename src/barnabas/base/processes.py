@@ -118,7 +118,7 @@ class WorkerProcesses:
         return _Task(process, self._keep, self._left)
 
     def _begin_grace(self) -> None:
-        """With the lock held."""
+        """Start the timer that ends work which is still running. The caller holds the lock."""
         if self._grace is None:
             self._grace = threading.Timer(self._grace_s, self._end_working)
             self._grace.name, self._grace.daemon = "late-worker", True

@@ -48,8 +48,8 @@ def is_secret_name(name: str) -> bool:
 
 
 def redacted_address(address: str) -> str:
-    """An address, correct or not, without what may be a password of it: its user, its query, and
-    what is no port where one stands.
+    """An address, correct or not, without the parts that may be a password: its user, its query,
+    and anything but a number in the place of the port.
 
     Keywords as libpq takes them, ``host=db password=...``, end before the password.
     """
@@ -94,8 +94,8 @@ def secrets_of_address(address: str) -> Iterator[str]:
     found = _SCHEME.match(address)
     if found or address.startswith("//"):
         rest = address.partition("//")[2]
-        # Up to the last @, if the password is not encoded, and up to that of the host, if
-        # there is one in the query.
+        # Up to the last @, if the password is not encoded; and up to the @ before the host, if
+        # the query has another one.
         logins = [part.rpartition("@")[0] for part in (rest, re.split("[/?#]", rest, maxsplit=1)[0])]
         given = [*(login.partition(":")[2] for login in logins), *_IN_QUERY.findall(address)]
     else:

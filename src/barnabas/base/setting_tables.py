@@ -10,7 +10,8 @@ writes them:
     [compact,delete]  one of these words, or for a list some of them
     NAME            a check that the table's reader has under this name
 
-Of the defaults ``-`` means null, ``''`` the empty text, and ``required`` that there is none.
+A default of ``-`` is null, ``''`` is the empty text, and ``required`` means that
+there is no default.
 
 In Kafka: `ConfigDef`.
 """

@@ -254,8 +254,8 @@ def _names_in_utf8(text: str) -> list[str]:
 
 
 def properties_text(properties: Mapping[str, str]) -> str:
-    """A .properties text that Java and `read_properties` read back equal: ASCII, with
-    escapes for what is not."""
+    """A .properties text that Java and `read_properties` read back unchanged: ASCII, with escapes
+    for all other characters."""
     return "".join(_property_line(name, value) for name, value in properties.items())
 
 

@@ -63,7 +63,7 @@ AnyTask = Generator[Any, Any, T]
 """Any task, whatever its effects."""
 
 Resume = Callable[[Any, BaseException | None], None]
-"""Called once with the outcome of an effect: its value, or what is raised at the yield."""
+"""Called once with the outcome of an effect: its value, or the exception to raise at the yield."""
 
 Perform = Callable[[Any, Resume], None]
 """Does an effect, now or later."""

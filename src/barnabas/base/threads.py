@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class AtMost:
-    """Lets so many threads at a time do what takes much memory; others wait for their turn."""
+    """Lets ``count`` threads at a time do what takes much memory; others wait for their turn."""
 
     __slots__ = ("_turns",)
 

@@ -165,7 +165,7 @@ _ROLES = ("Serializer", "Deserializer", "Encoder", "Decoder")
 def encoder(given: Any, name: str = "serializer.class") -> Encoder:
     """The function that makes bytes, from a property's value.
 
-    None means that of text and of bytes."""
+    None means the codec of text and bytes."""
     made: Encoder = _encode_text_or_bytes if given in (None, "") else _resolve(given, name, 0, "encode")
 
     def encode(value: Any) -> bytes | None:

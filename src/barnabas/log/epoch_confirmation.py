@@ -128,7 +128,7 @@ class _Batches:
         """Whether the last batch, and the batches on both sides where epochs begin, have these
         epochs. Raises `OSError`.
 
-        Of the epochs the newest, or all.
+        Checks the newest epoch only, or with ``all_entries`` all of them.
         """
         last = self._at(self._end_offset - 1)
         if last is None:

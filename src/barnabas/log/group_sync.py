@@ -113,7 +113,7 @@ class GroupSync:
         """Call ``callback`` once all below ``offset`` is on stable storage, was
         truncated, or the log is offline.
 
-        Syncs what is not. ``callback`` is called from `done` only.
+        Syncs the rest. ``callback`` is called from `done` only.
         """
         self._state(log).waiters.append((offset, callback))
         return self.request(log)

@@ -138,7 +138,7 @@ def make_dense(files: Files, directory: str) -> None:
 
 
 def read_accepted(files: Files, directory: str) -> list[OffsetSpan]:
-    """The accepted holes of a partition's folder; what is no range is left out.
+    """The accepted holes of a partition's folder; lines that are not ranges are left out.
 
     Raises `OSError`."""
     try:

@@ -21,7 +21,7 @@ from barnabas.wire.kafka.records.control import EndMarker, read_end_marker
 __all__ = ["add_marker", "load_producers", "rebuild_transaction_indexes"]
 
 _MOST_HEADERS = 500
-"""So many batch headers of a log are read at a start to confirm its transaction
+"""How many batch headers of a log are read at a start, at most, to confirm its transaction
 indexes: a few milliseconds."""
 
 

@@ -56,15 +56,15 @@ class ProducerSnapshots:
         self.newest_offset = offset
 
     def loaded(self, offset: int) -> None:
-        """The state is that of an offset: of a snapshot's, or an empty one at the log's start."""
+        """The state belongs to an offset: a snapshot's, or the log's start, where it is empty."""
         self.newest_offset = offset
 
     def outdate(self) -> None:
-        """The log is cut: the producer state holds what is gone."""
+        """The log is truncated: the producer state may hold batches that are gone."""
         self.is_outdated = True
 
     def up_to_date(self) -> None:
-        """The producer state is that of the log's end."""
+        """The producer state belongs to the log's end."""
         self.is_outdated = False
 
     def remove(self, offset: int) -> None:

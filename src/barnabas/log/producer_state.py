@@ -2,8 +2,8 @@
 
 Kafka: ProducerStateManager.
 
-Of each producer id it keeps the epoch, the last five batches (to answer a retry with the offsets it
-got the first time), the epoch of the coordinator that last ended a transaction, and the first
+For each producer id it keeps the epoch, the last five batches (to answer a retry with the offsets
+it got the first time), the epoch of the coordinator that last ended a transaction, and the first
 offset of the open transaction. The state is a function of the log; ``.snapshot`` files (named by
 the first offset they do not cover) save reading it all again at a start.
 
@@ -107,9 +107,9 @@ class ProducerEntry:
 
 
 def advance_sequence(sequence: int, delta: int) -> int:
-    """The sequence number so many records after another one.
+    """The sequence number ``delta`` records after another one.
 
-    Sequences go round from 2^31 - 1 to 0."""
+    Sequences wrap from 2^31 - 1 to 0."""
     return (sequence + delta) & _MAX_SEQUENCE
 
 

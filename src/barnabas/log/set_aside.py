@@ -1,4 +1,4 @@
-"""Files that do not belong to a log, or hold what is damaged, keep their bytes under another
+"""Files that do not belong to a log, or hold damaged data, keep their bytes under another
 name: nothing is thrown away.
 
 ``NAME.aside`` in the partition's folder, with a number when that is taken. No broker reads such a

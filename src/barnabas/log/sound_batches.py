@@ -30,8 +30,8 @@ def sound_batches(
 ) -> Iterator[tuple[int, BatchHeader]]:
     """(position, header) of the batches from a position on.
 
-    Raises `OSError`, `CorruptDataError` (see `scan_valid`). ``place`` is that of the first one;
-    with ``is_entry`` an index entry points to it, and where the batch before it ended is not known.
+    Raises `OSError`, `CorruptDataError` (see `scan_valid`). ``place`` describes the first one. With
+    ``is_entry`` an index entry points to it, and it is not known where the batch before it ended.
     ``epochs`` may grow meanwhile.
     """
     file, end = segment.file, segment.size

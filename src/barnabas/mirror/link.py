@@ -71,7 +71,7 @@ class MirrorLink:
     # What streams ask
 
     def prepare(self, topics: Mapping[str, int]) -> None:
-        """Make the topics of the target, each with at least so many partitions.
+        """Make the topics of the target, each with at least this many partitions.
 
         Raises `ClientError`."""
         with self._preparing:

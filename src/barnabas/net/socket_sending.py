@@ -37,8 +37,8 @@ _SENDING_S = 0.002
 """So long one connection sends to a reader that is as fast; then others have their turn."""
 _IOV_MAX = 64
 _COLD_RANGES = 16
-"""So many ranges from memory end a reader's way through cold ones: it also meets
-some that are read ahead."""
+"""After this many ranges from memory in a row a reader counts as past the cold ones: among those it
+also meets some that were read ahead."""
 _GATHERED_PARTS = 16
 _GATHERED_BYTES = 64 * 1024
 _MSG_MORE = getattr(socket, "MSG_MORE", 0)

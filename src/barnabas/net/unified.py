@@ -194,7 +194,7 @@ class UnifiedNetwork:
         return first == _TLS_HANDSHAKE
 
     def _is_expected(self, connection: TlsConnection) -> bool:
-        """Whether the certificate is that of a member's host."""
+        """Whether the certificate belongs to a member's host."""
         certificate = connection.peer_certificate
         if self._hosts is None or not certificate:
             return True

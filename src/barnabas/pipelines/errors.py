@@ -101,7 +101,7 @@ def reason_of(error: Exception, ours: BaseException | None = None) -> BarnabasEr
 
 @contextlib.contextmanager
 def secrets_hidden(hide: Callable[[str], str]) -> Iterator[None]:
-    """Raise what the block raises for a person without secrets; ``hide`` is that of a flow."""
+    """Raise the block's error in words for a person, without secrets; ``hide`` is the flow's."""
     try:
         yield
     except BarnabasError as error:

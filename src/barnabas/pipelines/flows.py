@@ -141,7 +141,7 @@ def load_flow(
 ) -> spec.Flow:
     """A flow from a file of either kind; raises `SpecError`.
 
-    ``functions`` is that of `spec.load`. A flow in Python is code itself, which is run in any case.
+    ``functions`` is as for `spec.load`. A flow in Python is code itself, which is run in any case.
     """
     file = Path(path)
     if file.suffix != ".py":

@@ -133,8 +133,8 @@ class Cluster:
         """What a client connects with: addresses, protocol, certificates, user and password.
 
         In the names of librdkafka, or of Java's clients. ``user`` is the first one unless it
-        is named, ``mechanism`` PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512. Raises `BarnabasError`
-        for what is not there.
+        is named, ``mechanism`` PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512. Raises `BarnabasError` for a
+        server that is not there.
         """
         properties = {} if self._security is None else self._security.client_properties(user, mechanism, java=java)
         return {"bootstrap.servers": self.bootstrap_servers, **properties}
@@ -452,12 +452,12 @@ def _caches(running: Mapping[str, _Server]) -> dict[int, MetadataCache]:
 
 
 def _all_are_known(running: Mapping[str, _Server], count: int) -> bool:
-    """Whether every broker knows of so many brokers."""
+    """Whether every broker knows of ``count`` brokers."""
     return all(len(tuple(cache.alive_brokers())) == count for cache in _caches(running).values())
 
 
 def _is_known(running: Mapping[str, _Server], topic: str, partitions: int, is_cut: Callable[[int, int], bool]) -> bool:
-    """Whether the brokers that hear from the controller know so many partitions (-1: as many
+    """Whether the brokers that hear from the controller know ``partitions`` partitions (-1: as many
     as the controller does)."""
     caches = _caches(running)
     controllers = [n for n, cache in caches.items() if cache.controller_id == n]

@@ -48,7 +48,8 @@ class ClusterSecurity:
     def of_broker(
         cls, protocol: str, former: str, texts: Mapping[str, str], users: Mapping[str, str]
     ) -> "ClusterSecurity":
-        """With the users of a broker's properties, whose protocol was ``former``.
+        """The security of a cluster with the users in a broker's properties, whose
+        protocol was ``former``.
 
         ``users`` come first, and may have other passwords. Raises `BarnabasError`.
         """

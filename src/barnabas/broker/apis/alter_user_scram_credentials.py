@@ -3,9 +3,9 @@
 Sets and deletes SCRAM credentials of users (KIP-554), at the controller. A client sends salted
 passwords; the passwords themselves never leave it.
 
-Each user has one result, whatever the number of its entries: an error of one entry is that of
-the user, and changes nothing. The results of users with errors come first, in the order of
-Apache's broker.
+Each user has one result, whatever the number of its entries: an error in one entry is the
+result of the user, and nothing is changed. The results of users with errors come first, in the
+order of Apache's broker.
 
 Errors: UNACCEPTABLE_CREDENTIAL, UNSUPPORTED_SASL_MECHANISM, RESOURCE_NOT_FOUND, DUPLICATE_RESOURCE,
 NOT_CONTROLLER, REQUEST_TIMED_OUT.

@@ -49,8 +49,8 @@ def handle(parts: Parts, request: Request) -> None:
 def _describe(parts: Parts, request: Request) -> Task[None]:
     message = request.message
     groups = []
-    # A group is described once, however often it is named: answers are not to
-    # outgrow what is known.
+    # A group is described once, however often it is named: answers must not outgrow
+    # what the broker knows.
     for group_id in dict.fromkeys(message.groups):
         yield None
         group = yield from describe_group(parts.groups.coordinator, group_id)

@@ -59,8 +59,8 @@ _RACKS = 11
 _ZSTD = 10
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 _PARTITIONS_A_STEP = 256
-"""So many of one topic are looked at without a look at the time, which costs as much
-as one of them."""
+"""How many partitions of a topic are handled between two looks at the clock, which
+costs as much as a partition."""
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 

@@ -12,8 +12,8 @@ partitions unless they were moved.
 
 Errors: COORDINATOR_NOT_AVAILABLE; INVALID_REQUEST for a type of key that has no coordinator;
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED for transactional ids of a cluster without
-``__transaction_state``. Of all error codes it is the one after which every client stops at once:
-after most others librdkafka tries again until its timeout.
+``__transaction_state``. It is the only error code after which every client stops at once: after
+most others librdkafka tries again until its timeout.
 """
 
 from typing import NamedTuple

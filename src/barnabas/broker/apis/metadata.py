@@ -49,7 +49,7 @@ TOPIC_OPERATIONS = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
 
 _MOST_UNKNOWN = 10_000
-"""So many names beyond twice the topics that there are get an answer: clients ask for topics
+"""A request may name twice as many topics as there are, and this many more: clients ask for topics
 that they use, or for all."""
 
 _COMPACT_FROM_VERSION = 9

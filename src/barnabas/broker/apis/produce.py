@@ -5,7 +5,7 @@ connection, which is the only sign there is), 1 is answered after the append (an
 the topic's settings ask for one), -1 when all in-sync replicas have the records or at the request's
 timeout. Errors, offsets and messages are those of each partition. Advertised from version 0, as
 Apache Kafka 4 does: librdkafka takes the lowest version as a sign of which codecs a broker knows.
-Of a partition that is named twice the last records count.
+If a request names a partition twice, the last records count.
 
 - 3: one batch of format 2 for each partition (KIP-98).
 - 5: the log start offset.

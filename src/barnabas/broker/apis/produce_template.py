@@ -51,7 +51,7 @@ _MOST_PREFIX_BYTES = 512
 def _shape(prefix_bytes: int, size_bytes: int) -> struct.Struct:
     """A request from its start to the end of its batch's header.
 
-    The records' size has so many bytes."""
+    The records' size has ``size_bytes`` bytes."""
     return struct.Struct(f">ii{prefix_bytes}s{size_bytes}s{HEADER.format[1:]}")
 
 

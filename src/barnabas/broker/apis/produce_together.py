@@ -10,7 +10,7 @@ reader here understands is left as it came: the dispatcher has it decoded (`prod
   records at once.
 - What is too much for one turn of the event loop, or is checked in a thread, is appended in slices.
   The requests behind it are left until it is answered.
-- The answer is the template's, or that of the parts, if all has succeeded, else the message's.
+- The answer is made by the template or from the parts if all has succeeded, else from the message.
 
 In Kafka: `KafkaApis.handleProduceRequest` and its callback.
 """

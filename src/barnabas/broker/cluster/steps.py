@@ -264,7 +264,7 @@ class Pause(NamedTuple):
 
 
 ITEMS_A_TURN = 256
-"""So many things are asked for or decided about at a time: what they need travels in one round
+"""How many things are asked for or decided at a time: what they need travels in one round
 trip, or in one request."""
 
 

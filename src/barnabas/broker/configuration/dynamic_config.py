@@ -92,8 +92,8 @@ class DynamicConfig:
             try:
                 kept = self.config_of(texts or {})
             except ConfigError as error:
-                # Only a hand-written znode gets here. The log must still exist,
-                # under what is certain.
+                # Only a hand-written znode gets here. The log must still exist, with the
+                # settings that are certain.
                 logger.error("The configuration of topic %s is left out: %s", topic, error)
                 return self.config_of({})
             self._built[topic] = kept

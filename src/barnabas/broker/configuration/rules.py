@@ -25,8 +25,8 @@ def validate_broker_config(settings: Values, texts: Mapping[str, str], *, per_br
     if fixed:
         raise ConfigError(f"Cannot update these configs dynamically: Set({', '.join(fixed)})")
     if not per_broker:
-        # Brokers may have other listeners, or other values for them: what is no change to
-        # one is a change to another.
+        # Brokers may have other listeners, or other values for them: what changes nothing on one
+        # broker may change another.
         single = sorted(
             name
             for name in texts

@@ -144,9 +144,9 @@ class ScramChange(NamedTuple):
 def check_changes(changes: Sequence[ScramChange]) -> None:
     """Check all changes of one user in a request, deletions first. Raises `KafkaError`.
 
-    A user has one error: that of a wrong change before that of a duplicate. Of several wrong
-    changes the last one counts, and one that sets a credential before a deletion, because Apache's
-    broker fills its map of errors in this order.
+    A user has one error: a wrong change takes precedence over a duplicate. If several changes are
+    wrong, the last one counts, and a change that sets a credential takes precedence over a
+    deletion: Apache's broker fills its map of errors in this order.
     """
     wrong: KafkaError | None = None
     for change in changes:

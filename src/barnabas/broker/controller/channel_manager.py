@@ -3,7 +3,7 @@ queue for each broker.
 
 A broker must get every request in the order of the decisions, or miss all from some point on
 because it is gone. So a request that fails is sent again as long as its broker is registered under
-the same epoch. Brokers reject what is older than what they know, so a repetition does no harm.
+the same epoch. Brokers reject requests older than what they know, so a repetition does no harm.
 """
 
 import logging

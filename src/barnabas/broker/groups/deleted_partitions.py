@@ -17,7 +17,7 @@ _OFFSETS_A_STEP = 20_000
 _GROUPS_A_STEP = 64
 """Most groups at a time that get tombstones: a batch for each."""
 _TOMBSTONES_OF_A_GROUP = 16
-"""So many tombstones take as long as the batch in which they are."""
+"""This many tombstones take as long as the batch that holds them."""
 
 
 class _Deletion:

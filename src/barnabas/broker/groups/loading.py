@@ -190,8 +190,8 @@ class Loader:
     def _apply_many(self, head: bytes, items: list[tuple[bytes, _Latest]]) -> None:
         """Apply records whose keys begin with the same bytes.
 
-        Of a plain offset only the partition and the numbers of the value are decoded: the rest of
-        its key is that of all offsets of its group and topic."""
+        For a plain offset only the partition and the numbers of the value are decoded: all offsets
+        of the group and topic share the rest of the key."""
         tails: list[bytes] = []
         values: list[CommittedOffset] = []
         record_offsets: list[int] = []

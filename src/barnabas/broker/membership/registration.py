@@ -7,7 +7,7 @@ earlier life can be rejected.
 
 After a crash the znode of the dead process stays until its session expires. A broker that starts
 again does not wait for that: a registration under its own id *with its own advertised endpoints*,
-on which it listens at this moment, can only be that of its dead predecessor, and is replaced (but
+on which it listens at this moment, can only belong to its dead predecessor, and is replaced (but
 see `barnabas.log.dirs.boot`). One with other endpoints belongs to another broker.
 
 In Kafka: `KafkaZkClient.registerBroker` and `ZkBrokerRegistration`.

@@ -57,7 +57,7 @@ def registered_features() -> dict[str, dict[str, int]]:
     """The supported features as this broker's registration lists them.
 
     Levels begin at 1 there: controllers of older releases of Apache Kafka take no other range, and
-    level 0 is that of a feature that is not finalized, which needs no support.
+    level 0 means that a feature is not finalized, which needs no support.
     """
     return {
         name: {"min_version": max(levels.lowest, _LOWEST_REGISTERED), "max_version": levels.highest}

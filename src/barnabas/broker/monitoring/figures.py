@@ -3,7 +3,7 @@
 Names are those that the Prometheus JMX exporter makes of Kafka's MBeans, where Kafka has the
 figure. Gauges are read from the state when the page is wanted, in slices; counters are those
 that each part has of what it does. What there is of a topic is shown for the first topics that
-the broker had: so their number bounds the page, not that of all topics or partitions, and a
+the broker had: so their number bounds the page, not the number of all topics or partitions, and a
 topic that is shown stays.
 
 In Kafka: the metrics that `ReplicaManager`, `BrokerTopicStats`, `RequestMetrics`,

@@ -34,8 +34,8 @@ class Wakeup(NamedTuple):
 
 
 class FetchLanes:
-    """The fetcher for what is in sync with one source, and, once there is any, the
-    fetcher for what is behind."""
+    """The fetcher for partitions that are in sync with one source and, once there are any, the
+    fetcher for those that are behind."""
 
     def __init__(self, make: Callable[[bool], Fetcher]) -> None:
         """``make(for_in_sync)`` makes a fetcher."""

@@ -87,8 +87,8 @@ class Fetcher:
     ) -> None:
         """``truncate`` truncates a log and records that on disk.
 
-        ``on_change`` wakes requests that wait for a partition. ``for_in_sync`` says that another
-        fetcher takes what is behind (True), or what is in sync (False); see `leaving`.
+        ``on_change`` wakes requests that wait for a partition. With ``for_in_sync`` another fetcher
+        takes the partitions that are behind (True) or in sync (False); see `leaving`.
         """
         self._broker_id = broker_id
         self._limits = limits
@@ -117,7 +117,7 @@ class Fetcher:
 
     @property
     def copies_what_is_behind(self) -> bool:
-        """Whether another fetcher takes what is in sync."""
+        """Whether another fetcher takes the partitions that are in sync."""
         return self._for_in_sync is False
 
     def state_of(self, topic_partition: TopicPartition) -> FetchState:
@@ -258,10 +258,8 @@ class Fetcher:
         return min(highest, _TOPIC_IDS_VERSION - 1) if self._without_id else highest
 
     def speak(self, version: int) -> None:
-        """The next fetch is of this version: begin with what is STARTING, by
-        fetching or by truncating.
-
-        With the first thousand, if there are more: see `FetchSessionHandler`.
+        """The next fetch has this version: begin with the partitions that are STARTING, by fetching
+        or by truncating. Only the first thousand begin at once: see `FetchSessionHandler`.
         """
         for fetch_state in tuple(islice(self._states.within(FetchState.STARTING).values(), MAX_NEW_PARTITIONS)):
             epoch = fetch_state.partition.log.leader_epochs.latest_epoch

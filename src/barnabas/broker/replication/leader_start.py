@@ -106,8 +106,8 @@ def _is_explained(log: PartitionLog, leader_start: int, leader_end: int, wall_ms
             if log.segments.end_of(at, log.log_end_offset) <= leader_start and segment.size
         ]
         if config.retention_bytes >= 0:
-            # Retention by size leaves at least so many bytes. The leader has what we
-            # have not fetched yet, too.
+            # Retention by size leaves at least this many bytes. The leader also has what
+            # we have not fetched yet.
             kept_bytes = log.segments.size_bytes - sum(segment.size for segment in below)
             if kept_bytes + _missing_bytes(log, leader_end) >= config.retention_bytes:
                 return True

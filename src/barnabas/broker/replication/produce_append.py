@@ -76,7 +76,7 @@ _NOT_COUNTED = frozenset(
 Batch = tuple[memoryview, HeaderFields]
 """What a request has for a partition, writable, and the header with which it begins."""
 NO_HEADER: HeaderFields = (0,) * 13
-"""In place of the header of what is too short for one: the log refuses it."""
+"""Stands for the header of data that is too short for one: the log refuses it."""
 
 
 class ProduceOptions(NamedTuple):

@@ -35,7 +35,7 @@ def rack_aware(rack: str, leader: ReplicaView, followers: Sequence[ReplicaView])
     """The leader when it is in the reader's rack or no replica is; else the follower there
     with the highest end offset.
 
-    Of equals the one that was caught up last, then the one with the higher id.
+    Among equals it is the one that was caught up last, then the one with the higher id.
     """
     if not rack or leader.rack == rack:
         return leader.broker_id

@@ -330,13 +330,14 @@ class _ReplicaFetcherLoop:
             logger.debug("Broker %d does not know our fetch session any more", self._source)
         if logs := fetcher.take_logs_with_new_epochs():
             dependencies.write_leader_epochs(logs)
-        # With what ran between the slices: a busy broker rests longer, up to _LONGEST_REST_MS.
+        # This includes what ran between the slices: a busy broker rests longer, up
+        # to _LONGEST_REST_MS.
         worked_ms = clock.worked_ms() - began_ms
         if worked_ms >= _LEAST_WORK_MS and fetcher.copies_what_is_behind:
             await asyncio.sleep(min(worked_ms, _LONGEST_REST_MS) / 1000)
 
     async def _sync(self) -> None:
-        """A fetch says that we have what is before its offsets: where that is a
+        """A fetch says that we have everything before its offsets: where that is a
         promise, have it on disk first."""
         while logs := self._fetcher.unsynced():
             waits = []

@@ -17,7 +17,7 @@ __all__ = ["ConnectionLimits", "ConnectionQuotas", "canonical_address"]
 def canonical_address(text: str) -> str | None:
     """An IP address in the form in which all spellings of it are equal.
 
-    None for what is no address. An IPv4 address that is mapped into IPv6 is the IPv4 address, and
+    None if it is not an address. An IPv4 address that is mapped into IPv6 is the IPv4 address, and
     the zone of an IPv6 address does not count: so do Java's addresses.
     """
     try:

@@ -30,7 +30,7 @@ class RunBeside(NamedTuple):
 
 
 class Later(NamedTuple):
-    """Continue with ``then`` after so many milliseconds, unless the broker stops before."""
+    """Continue with ``then`` after ``delay_ms``, unless the broker stops before."""
 
     delay_ms: int
     then: "Callable[[Now], Effects]"

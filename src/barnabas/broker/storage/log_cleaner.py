@@ -248,7 +248,7 @@ class LogCleaner:
         return max(min(took_ms, others_ms), self._throttled_ms(size_bytes) - took_ms, 0)
 
     def _throttled_ms(self, size_bytes: int) -> int:
-        """How long so many bytes must take, so that all compactions keep to
+        """How long this many bytes must take for all compactions to keep to
         log.cleaner.io.max.bytes.per.second."""
         bytes_per_s: float = self._config["log.cleaner.io.max.bytes.per.second"]
         return int(1000 * size_bytes * len(self._running) / bytes_per_s)

@@ -314,7 +314,7 @@ class ReplicaAlterLogDirsManager:
         return self._take_effects()
 
     def _throttled_ms(self, size_bytes: int) -> int:
-        """How long so many bytes must take, so that all moves together keep to the limit."""
+        """How long this many bytes must take for all moves together to keep to the limit."""
         rate: int = max(self._config["replica.alter.log.dirs.io.max.bytes.per.second"], 1)
         return 1000 * size_bytes * len(self._moves) // rate
 

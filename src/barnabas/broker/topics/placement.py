@@ -94,7 +94,7 @@ def _spread_over_racks(
 
 
 def _follower(first: int, shift: int, nth: int, brokers: int) -> int:
-    """The index in the list of follower number ``nth``; never that of the first replica."""
+    """The index in the list of follower number ``nth``; never the first replica's."""
     return (first + 1 + (shift + nth) % (brokers - 1)) % brokers
 
 

@@ -22,7 +22,7 @@ __all__ = ["TransactionLoader"]
 _BYTES_A_STEP = 64 * 1024
 _RECORDS_A_STEP = 100
 _BYTES_A_RECORD = 1_000
-"""A value of so many bytes counts as a record more."""
+"""Each time a value has this many bytes, it counts as another record."""
 
 
 class TransactionLoader:

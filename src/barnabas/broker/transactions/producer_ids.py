@@ -47,7 +47,7 @@ class ProducerIds:
             taken = self.take()
             if taken is not None:
                 return taken
-            # Of many that ask at once one claims a block; the others wait for it.
+            # When many ask at once, one of them claims a block, and the others wait for it.
             if self._is_claiming:
                 yield Wait(self._waiting.append)
                 continue

@@ -71,8 +71,9 @@ def require_broker(
 
 
 def admin_connection(bootstrap: str, properties: Mapping[str, Any], timeout_s: float) -> "AdminConnection | None":
-    """With the deadline; None where only librdkafka has the protection that the
-    properties ask for."""
+    """A connection that ends by the deadline.
+
+    None where only librdkafka has the protection that the properties ask for."""
     from barnabas.client.cluster.admin_connection import AdminConnection
     from barnabas.client.errors import LibrdkafkaOnlyError
     from barnabas.client.network.deadline import Deadline

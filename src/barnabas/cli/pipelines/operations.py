@@ -363,8 +363,8 @@ def _ids_of_today(flow: spec.Flow) -> str:
 def _require_rereadable(
     flow: spec.Flow, checkpoint: Checkpoint, arguments: argparse.Namespace, others: set[str]
 ) -> None:
-    """Raise `ConfigError` if what is read once more could replace rows of other records, or newer
-    rows, unless that may be."""
+    """Raise `ConfigError` if records that are read once more could replace rows of other records,
+    or newer rows, unless this is allowed."""
     from barnabas.pipelines.checkpoints.rereading import (
         added_partitions,
         order_problem,

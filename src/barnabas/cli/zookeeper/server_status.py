@@ -107,7 +107,7 @@ def _number(text: str | None) -> int | None:
 
 
 def _zxid(text: str) -> str | None:
-    """As the server wrote it; None for what is no number of 64 bits."""
+    """As the server wrote it; None if it is not a number of 64 bits."""
     zxid = _field(text, "Zxid")
     return zxid if zxid is not None and re.fullmatch("0x[0-9a-fA-F]{1,16}", zxid) else None
 

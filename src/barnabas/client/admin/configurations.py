@@ -209,7 +209,7 @@ def alter_configs(
 
 
 def name_of_resource(resource_type: int, name: str) -> str:
-    """What an error calls a resource; an empty name is that of the default of all brokers."""
+    """What an error calls a resource; an empty name stands for the default of all brokers."""
     kind = ResourceType(resource_type).name.lower()
     return f"{kind} {name}" if name else f"default {kind} configuration"
 

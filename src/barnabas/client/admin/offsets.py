@@ -112,7 +112,7 @@ def _ask_offsets(
     wanted: Mapping[TopicPartition, int],
     read_committed: bool,
 ) -> "Iterator[_Outcome[FoundOffset]]":
-    """What a leader answers for its partitions, so many at a time as a request may name."""
+    """What a leader answers for its partitions; each request names as many as it may."""
     for start in range(0, len(partitions), _MOST_PARTITIONS):
         some = {each: wanted[each] for each in partitions[start : start + _MOST_PARTITIONS]}
         response = connection.send(_request(some, read_committed=read_committed), ListOffsetsResponse, leader)
@@ -131,9 +131,9 @@ def delete_records(
 ) -> dict[TopicPartition, int | ClientError]:
     """Let each partition begin at its offset, or with -1 at its high watermark (KIP-107).
 
-    For each its low watermark: the offset with which all its live replicas now begin; or a
-    `RefusedError`. With a deadline also a `ConnectError`, for a leader that does not answer: it may
-    have deleted the records, or not.
+    Returns the low watermark of each partition, with which all its live replicas now begin, or a
+    `RefusedError`. With a deadline it may also be a `ConnectError`, for a leader that does not
+    answer: the records may be deleted or not.
     """
     from barnabas.wire.kafka.messages.delete_records import (
         DeleteRecordsPartition,

@@ -78,7 +78,8 @@ def list_transactions(
 ) -> list[TransactionListing]:
     """The transactional ids of all coordinators, by name; raises when a broker does not answer.
 
-    With ``duration_ms`` of 0 or more, those whose transaction is open longer than that.
+    A ``duration_ms`` of 0 or more selects those whose transaction has been open for
+    longer than that.
     """
     found = raise_first(_ask(connection, _request(connection, states, producer_ids, duration_ms, pattern)))
     return _by_name(listing for listings in found.values() for listing in listings)

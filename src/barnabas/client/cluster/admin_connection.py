@@ -260,7 +260,8 @@ class AdminConnection:
         """Repeat ``attempt`` while its errors are of the kind that pass, as `RetryEnds`; then
         return or raise what came last.
 
-        ``codes`` picks the error codes out of a response. With ``changes`` it changes something.
+        ``codes`` picks the error codes out of a response. ``changes`` says that the
+        request changes something.
         """
         ends = RetryEnds(self._deadline, self.api_timeout_ms / 1000, changes=changes, second_look_s=second_look_s)
         for tries in itertools.count(1):

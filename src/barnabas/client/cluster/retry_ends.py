@@ -46,9 +46,9 @@ class RetryEnds:
         return self._coming if codes and _COMING.issuperset(codes) else self._look
 
     def pause_s(self, tries: int, codes: Collection[int]) -> float | None:
-        """How long to wait after so many tries, the last with these error codes; None to give up.
+        """How long to wait after ``tries`` tries, the last with these error codes; None to give up.
 
-        An answer that came late is looked at a second time all the same: more may be known by now.
+        A question whose answer came late is asked once more all the same: more may be known by now.
         """
         backoff_s = _BACKOFF_S[min(tries, len(_BACKOFF_S)) - 1]
         end = self._whole if tries == 1 and codes else self.for_codes(codes)

@@ -305,8 +305,8 @@ class Consumer(Generic[K, V]):
             return []
         batch = [first, *interruptible(self.librdkafka.consume, _BATCH_RECORDS, 0)]
         if revoked:
-            # The second call served a rebalance: what is in hand of these partitions
-            # is their new owner's.
+            # The second call served a rebalance: records of these partitions that are in hand
+            # belong to their new owner.
             self._fetched.drop(revoked)
             batch = [message for message in batch if (message.topic(), message.partition()) not in revoked]
         return batch

@@ -17,7 +17,7 @@ _PROTOCOL = re.compile(r"^[A-Za-z_]+://")
 
 def check_hosts(bootstrap: str) -> None:
     """Raise `UnknownHostError` unless one of the names can be resolved,
-    `ConfigurationError` for what is no address."""
+    `ConfigurationError` if one is not an address."""
     hosts = [host for host, _ in parse_servers(without_protocols(bootstrap))]
     for host in hosts:
         try:

@@ -56,7 +56,7 @@ class Deadline:
     def __str__(self) -> str:
         """Its length, as messages name it: ``200 ms``, ``5 s``.
 
-        Of a step that ends with the whole, that of the whole."""
+        A step that ends with the whole names the length of the whole."""
         length_s = self._named_s
         return f"{length_s * 1000:.0f} ms" if length_s < 1 else f"{round(length_s, 1):g} s"
 

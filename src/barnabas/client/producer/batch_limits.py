@@ -155,7 +155,7 @@ def size_of(key: bytes | None, value: bytes | None, headers: Sequence[tuple[str,
 
 
 def batch_bytes(size_bytes: int, records: int = 1) -> int:
-    """The bytes at most of an uncompressed batch of so many records, whose sizes
+    """The largest size of an uncompressed batch with this many records, whose sizes
     (`size_of`) have this sum."""
     return HEADER_BYTES + records * _RECORD_BYTES + size_bytes
 

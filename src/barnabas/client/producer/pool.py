@@ -163,8 +163,8 @@ class ProducerPool:
 
 
 class OneBatchInFlight:
-    """Sends to a topic through a producer whose batches may be too large for it: what is
-    under way fits in one batch."""
+    """Sends to a topic through a producer whose batches may be too large for it: the records
+    under way fit in one batch."""
 
     def __init__(self, librdkafka: Any, most_bytes: int) -> None:
         self._librdkafka = librdkafka
@@ -176,8 +176,9 @@ class OneBatchInFlight:
     def produce(
         self, topic: str, value: bytes | None, key: bytes | None, partition: int, report: Any, **optional: Any
     ) -> None:
-        """As librdkafka's: raises BufferError while there is no room, now also for
-        what is under way."""
+        """As librdkafka's, which raises BufferError while there is no room.
+
+        Here records under way take room, too."""
         size_bytes = size_of(key, value, optional.get("headers"))
         if not self._enter(size_bytes):
             interruptible(self._librdkafka.flush, _MORE_BUSY_S)  # which sends without lingering

@@ -177,8 +177,8 @@ _OF_KAFKA_PYTHON = {
 
 
 def check_properties(properties: object, client: str) -> None:
-    """Raise `ConfigurationError` for what is no mapping, and for a known name in another
-    spelling, as kafka-python's.
+    """Raise `ConfigurationError` if it is not a mapping, and for a known name in another
+    spelling, such as kafka-python's.
 
     librdkafka refuses other names that it does not know; see `property_hint`.
     """

@@ -101,7 +101,7 @@ class _Compiler:
         return node
 
     def _define(self, schema: Mapping[str, Any], space: str, node: _Node) -> str:
-        """The namespace of what is defined within."""
+        """The namespace of the types that are defined within."""
         name = str(schema.get("name", ""))
         given = schema.get("namespace")
         space = name.rpartition(".")[0] or (given if isinstance(given, str) else space)
@@ -152,7 +152,7 @@ class _LeastSizes:
 def _walk(root: _Node, value: bytes, least: _LeastSizes) -> None:
     """Skip a value.
 
-    What is cut off or damaged ends the walk: fastavro says what is wrong with it."""
+    A value that is cut off or damaged ends the walk: fastavro says what is wrong with it."""
     at, empty = 0, 0
     left: list[tuple[_Node, int, int]] = [(root, 0, -1)]
     """Types to skip, each with its level; of arrays and maps the items that their block still

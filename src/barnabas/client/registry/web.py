@@ -52,8 +52,8 @@ def split_login(url: str) -> tuple[str, str | None, str | None]:
     try:
         parts = urllib.parse.urlsplit(url)
         is_address = parts.scheme in _DEFAULT_PORTS and bool(parts.hostname) and parts.port != 0
-        # Of a password with / ? or #, what follows seems to be the path, and what
-        # comes before it the host.
+        # If a password contains / ? or #, what follows looks like the path, and what
+        # precedes it like the host.
         is_address = is_address and "@" not in f"{parts.path}{parts.query}{parts.fragment}"
     except ValueError:
         is_address = False

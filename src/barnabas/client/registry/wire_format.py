@@ -3,8 +3,8 @@
     0          one byte
     id         four bytes, big endian: the schema's, in the registry
     indexes    Protobuf alone: which message of its file, as zigzag varints: how many numbers, then
-               each. The first number is that of a message of the file, the next that of a message
-               inside it. One zero byte stands for [0], the first message
+               each. The first number is the index of a message in the file, the next the index of a
+               message inside that one. One zero byte stands for [0], the first message
     value
 
 Kafka has no counterpart; Confluent's client has AbstractKafkaSchemaSerDe and MessageIndexes.

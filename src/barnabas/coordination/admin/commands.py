@@ -53,8 +53,8 @@ def _system_properties(view: ServerView, _: Mapping[str, str]) -> Fields:
 
 
 def _shown(settings: Values) -> dict[str, str]:
-    """The settings as they were given, without secrets: what is not known to be
-    harmless is hidden."""
+    """The settings as they were given, without secrets: all settings that are not known
+    to be harmless are hidden."""
     shown = {}
     for name, text in settings.texts.items():
         is_known = name in settings.definitions and settings.definitions[name].kind is not Kind.PASSWORD
@@ -352,8 +352,9 @@ def method_of(name: str) -> str:
 
 
 def answer_command(view: ServerView, name: str, parameters: Mapping[str, str], root: str) -> Task[HttpResponse]:
-    """The answer to a command, in slices, because some show very much; to the empty name the list
-    of all of them, with links below ``root``."""
+    """The answer to a command, made in slices because some answers are large.
+
+    Without a name it is the list of all commands, with links below ``root``."""
     if not name:
         names = sorted([*ADMIN_COMMANDS, *STATE_COMMANDS])
         links = (f'<a href="{html.escape(root)}/{command}">{command}</a>\n<br/>\n' for command in names)

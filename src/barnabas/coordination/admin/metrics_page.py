@@ -50,7 +50,9 @@ def metrics_page(view: ServerView, lines_of_places: Iterable[str] = ()) -> HttpR
 
 
 def _families(view: ServerView) -> dict[str, _Family]:
-    """The summaries by name; what is not measured here is there as well, without a measurement."""
+    """The summaries by name.
+
+    Those that are not measured here are there as well, without a measurement."""
     families: dict[str, _Family] = {name: {None: Summary()} for name in SUMMARY_NAMES}
     families |= {name: {None: Distribution()} for name in PERCENTILE_NAMES}
     for name, summary in view.summaries().items():

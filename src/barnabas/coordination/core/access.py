@@ -221,7 +221,7 @@ class _Rights:
 
 @lru_cache(maxsize=1024)
 def _parsed_address(text: str) -> _Address | None:
-    """The address of a client; None for what is none."""
+    """The address of a client; None if the text is not an address."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:

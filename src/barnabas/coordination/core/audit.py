@@ -5,8 +5,8 @@
 
 What the server does itself (ephemerals of a session that ends, its own start and stop) has the
 server's user. Fields are tab-separated. A write of several parts has a line for each if it
-succeeds, and one line otherwise. Hashes of passwords in ACLs are not shown, and what is no
-printable character is escaped, so that a client cannot forge lines.
+succeeds, and one line otherwise. Hashes of passwords in ACLs are not shown, and characters that are
+not printable are escaped, so that a client cannot forge lines.
 
 In ZooKeeper: ZKAuditProvider, AuditHelper and AuditEvent.
 """

@@ -80,8 +80,9 @@ class CommitTurns:
 
 
 def pieces(left: deque[Logged], turns: CommitTurns) -> Iterator[list[Logged] | None]:
-    """Take what is left, piece by piece, and None where others may have their turn,
-    as at the end."""
+    """Take what is left, piece by piece.
+
+    Yields None where others may have their turn, and at the end."""
     while left:
         turn = turns.begin()
         while count := turn.next_piece(payload for _, payload in left):
@@ -93,7 +94,7 @@ class CommitPieces:
     """What is on stable storage, and is committed piece by piece."""
 
     def __init__(self, commit: Callable[[int], None], turns: CommitTurns) -> None:
-        """``commit`` commits the next so many transactions."""
+        """``commit`` commits the given number of transactions, from the next one on."""
         self._commit = commit
         self._turns = turns
         self._waiting: deque[bytes | bytearray] = deque()

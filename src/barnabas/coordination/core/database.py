@@ -47,8 +47,8 @@ class Database:
         """From this zxid on, the digests of transactions must match; before it, a fuzzy snapshot
         may be ahead of them."""
         self.has_digest = True
-        """Whether the state is known to be exact there: not that of a snapshot without a digest,
-        which may be fuzzy."""
+        """Whether the state is known to be exact there: the state of a snapshot
+        without a digest may be fuzzy."""
         self.named_digest: tuple[int, int] | None = None
         """The zxid and the digest that a fuzzy snapshot names: it gives this tree with the log
         up to there."""
@@ -100,8 +100,9 @@ class Database:
         return self.apply_values(found, stamp, found.values(txn), named)
 
     def apply_values(self, found: TransactionType, stamp: Stamp, values: PlainValues, digest: int | None) -> Change:
-        """Apply the transaction that has these values; ``digest`` is that of the tree with it,
-        where the transaction names it."""
+        """Apply the transaction that has these values.
+
+        ``digest`` is the digest of the resulting tree, if the transaction names it."""
         tree, zxid, again = self.tree, stamp.zxid, found.replay
         try:
             change = again(tree, stamp, values)

@@ -38,7 +38,7 @@ class Expirations:
         self._sessions: deque[Session] = deque()
         self._nodes: Iterator[str | None] = iter(())
         self._left = 0
-        """So many nodes may still be deleted."""
+        """How many nodes may still be deleted."""
 
     @property
     def any(self) -> bool:

@@ -47,8 +47,9 @@ class FollowerRequestProcessor:
     def forward_usual(
         self, client: ServerConnection, session_id: int, frames: Sequence[bytes], start: int, most: int, now_ms: int
     ) -> list[bytes]:
-        """Forward the writes at the head of the frames from ``start`` on, at most so many;
-        these."""
+        """Forward the writes at the head of the frames from ``start`` on, at most ``most``.
+
+        Returns them."""
         writes = usual_writes(frames, start, most)
         if writes:
             self._forwarder.forward_frames(session_id, writes, client.ids)

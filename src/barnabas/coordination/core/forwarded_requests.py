@@ -30,8 +30,8 @@ _USUAL = frozenset(map(JUTE_INT.pack, CLIENT_WRITES))
 
 
 def usual_writes(frames: Sequence[bytes], start: int, most: int) -> list[bytes]:
-    """The frames from ``start`` on that are writes of clients, up to another one,
-    and at most so many."""
+    """The frames from ``start`` on, up to the first that is not a write of a client,
+    and at most ``most``."""
     found: list[bytes] = []
     for frame in islice(frames, start, start + most):
         if len(frame) < REQUEST_HEADER.size or frame[4:8] not in _USUAL:

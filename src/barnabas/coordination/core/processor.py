@@ -81,7 +81,7 @@ _REPLY_BYTES_AT_ONCE = 64 * 1024
 
 
 class Processor:
-    """A server's state and its request path; with a ``forwarder`` that of a learner."""
+    """A server's state and its request path; with a ``forwarder`` it is a learner's."""
 
     def __init__(
         self,

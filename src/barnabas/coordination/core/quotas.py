@@ -9,7 +9,7 @@ Beside it ``zookeeper_stats`` holds what is used, kept by every server for itsel
 without a transaction, a version or a digest. With enforceQuota a write beyond a hard limit is
 refused, and one beyond a soft limit is logged. Without it usage is only counted. As in ZooKeeper:
 
-- Usage is that of the committed tree: writes that are on their way together, and the parts of a
+- Usage is counted in the committed tree: writes that are on their way together, and the parts of a
   multi, may exceed a limit.
 - Limits that cannot be read refuse each creation and setData below them with MARSHALLING_ERROR. So
   does usage that cannot be read, where a limit needs it.

@@ -72,9 +72,9 @@ class RequestMetrics:
         self.connect_requests = 0
 
     def read(self, path: str, data_bytes: int) -> None:
-        """Count a read of a node that exists, which returns so many bytes beside its stat.
+        """Count a read of a node that exists; it returns ``data_bytes`` beside its stat.
 
-        As `_add` and `Summary.add`, written out: every read comes here.
+        The code of `_add` and `Summary.add` stands here once more, because every read comes here.
         """
         end = path.find("/", 1)
         summary = self.reads.get(path[1:end] if end > 0 else path[1:])
@@ -127,8 +127,9 @@ class RequestMetrics:
             _add(self.writes, path, len(path))
 
     def counters(self, staged_changes: int) -> dict[str, int]:
-        """What is counted, by the names of ServerMetrics; so many changes are decided and not
-        committed."""
+        """The counters under their names in ServerMetrics.
+
+        ``staged_changes`` are decided and not committed."""
         return {
             "bytes_received_count": self.received_bytes,
             "response_bytes": self.reply_bytes,

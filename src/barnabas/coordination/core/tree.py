@@ -31,8 +31,8 @@ _OWNER, _DIGEST = attrgetter("owner"), attrgetter("digest")
 
 
 class View(Protocol):
-    """Nodes as they are after all that is decided so far: of the tree, of the tree with what is
-    staged, or of a transaction's parts."""
+    """Nodes as they are after all decisions so far: the tree's, the tree's with what is staged, or
+    those after a transaction's parts."""
 
     def get(self, path: str) -> DataNode | None: ...
 
@@ -106,7 +106,7 @@ class Tree:
         self.ephemerals: dict[int, dict[str, None]] = {}
         self.containers: dict[str, None] = {}
         self.ttls: dict[str, None] = {}
-        """As `containers` in the order of creation: that of a set would depend on hashes."""
+        """Like `containers` in the order of creation: the order of a set would depend on hashes."""
         self.data_bytes = 0
         """Bytes of all paths and data."""
         self.quotas = Quotas()
@@ -408,8 +408,8 @@ class Tree:
     def count_below(self, path: str) -> Generator[None, None, int]:
         """The number of nodes below the path, at all levels.
 
-        Other work may run wherever this yields. Of what it changes, some may be counted, as by
-        ZooKeeper.
+        Other work may run wherever this yields. Some of its changes may be counted,
+        as in ZooKeeper.
         """
         if path == "/":
             return len(self.nodes) - 1
@@ -455,7 +455,7 @@ class Staged:
         self._tree = tree
         self._nodes = tree.nodes
         self._changes: dict[str, Change] = {}
-        """The latest change of each path, as that of a node or of a parent."""
+        """The latest change of each path, as a node's or as a parent's."""
         self._owned: dict[int, dict[str, int]] = {}
         """By owner: paths at which changes that are not committed make a node of theirs, and how
         many of these changes."""

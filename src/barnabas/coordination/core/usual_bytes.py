@@ -2,7 +2,7 @@
 operations say what these are.
 
 What is read here has the values that its record has, so nothing that follows knows how it was read.
-All else is left to the records: other operations, ACLs and layouts, and what is damaged.
+All else is left to the records: other operations, ACLs and layouts, and damaged bytes.
 
 In ZooKeeper: the deserialization in `PrepRequestProcessor` and `SerializeUtils`.
 """

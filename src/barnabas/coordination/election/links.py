@@ -38,7 +38,7 @@ _MAX_STRANGERS = 16
 class ConnectTo:
     """Connect to a server's election port.
 
-    ``address`` is that of a server which the configuration does not name."""
+    ``address`` is given for a server that the configuration does not name."""
 
     peer_id: int
     address: str | None = None

@@ -27,8 +27,7 @@ _DYNAMIC = (
 
 
 def is_dynamic(name: str) -> bool:
-    """Whether a property belongs to the configuration of the ensemble, not to that
-    of one server."""
+    """Whether a property belongs to the configuration of the ensemble, not of one server."""
     return name.startswith(_DYNAMIC)
 
 

@@ -47,7 +47,7 @@ def read_text(files: Files, path: str) -> str:
 def client_limits(settings: Values, files: Files, rng: Random, user: str, *, is_member: bool) -> Limits:
     """What clients of a server alone or of a member may do.
 
-    ``user`` is that of the server's process, for the audit log."""
+    ``user`` runs the server's process; it is for the audit log."""
     low, high = session_timeouts_ms(settings)
     return Limits(
         min_session_timeout_ms=low,

@@ -171,7 +171,7 @@ class CoordinationServer:
         self._metrics = ServerMetrics()
         self.commit_turns, self.runner = _in_turns(self._clock)
         self._ends = self.runner.apart().lane()
-        """Ends what is due, whatever long lists people ask for."""
+        """Ends the sessions and nodes that are due, whatever long lists people ask for."""
         self._connections = ClientConnections(settings, self._metrics)
 
     # Starting and stopping

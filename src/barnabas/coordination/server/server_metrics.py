@@ -32,7 +32,7 @@ class ServerMetrics:
         self._summaries[name].add(value)
 
     def started(self, took_ms: int, replayed: int) -> None:
-        """The state is loaded, with so many transactions of the log."""
+        """The state is loaded, with ``replayed`` transactions of the log."""
         self.measured("dbinittime", took_ms)
         self.measured("startup_txns_loaded", replayed)
 
@@ -42,7 +42,7 @@ class ServerMetrics:
         self.last_snapshot = (zxid, wall_ms // 1000)
 
     def flushed(self, count: int, took_ms: int) -> None:
-        """So many transactions were synced together."""
+        """``count`` transactions were synced together."""
         self.counters["sync_processor_request_queued"] += count
         self.measured("sync_processor_batch_size", count)
         self.measured("fsynctime", took_ms)

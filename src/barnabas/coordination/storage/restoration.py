@@ -56,7 +56,7 @@ class Restoration:
         self._file: File | None = None
 
     def check_room(self, size_bytes: int) -> None:
-        """Raises `NoRoomError` if the disk has no room for so many bytes more."""
+        """Raises `NoRoomError` if the disk has no room for this many bytes."""
         _, free_bytes = self._files.disk_space(self._directory)
         if size_bytes + self._reserve_bytes > free_bytes:
             raise NoRoomError(
@@ -134,7 +134,7 @@ def _restored_from_name(name: str) -> tuple[int, int] | None:
 
 
 def _number_of_aside(name: str) -> int:
-    """0 for what is no such folder."""
+    """0 for any other folder."""
     start, _, number = name.partition(".")
     return int(number) if start == _ASIDE and number.isdecimal() else 0
 

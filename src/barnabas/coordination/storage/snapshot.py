@@ -107,7 +107,7 @@ def snapshot_name(zxid: int) -> str:
 
 
 def encode_snapshot(database: Database) -> Iterator[bytes]:
-    """The file in slices. The state is that of the first slice, whatever changes later."""
+    """The file in slices. It is the state at the first slice, whatever changes later."""
     tree = database.tree
     nodes = tree.frozen()
     root = next(nodes)
@@ -146,7 +146,7 @@ def encode_snapshot(database: Database) -> Iterator[bytes]:
 def encode_snapshot_for_learner(database: Database) -> Generator[bytes, None, None]:
     """The state in slices as a leader sends it: without the file's header and checksums.
 
-    It is that of the first slice."""
+    It is the state at the first slice."""
     parts = encode_snapshot(database)
     part = next(parts)[_FILE_HEADER_BYTES:]
     for following in parts:
@@ -185,8 +185,8 @@ def _encode_node(out: bytearray, path: str, node: DataNode, acl: int) -> None:
 def read_snapshot(data: bytes, name: str, zxid: int) -> Database:
     """The state in a snapshot; ``zxid`` is the one in its name.
 
-    Raises `CorruptDataError` for any damage. A name that ends with ``.gz`` or ``.snappy`` is that
-    of a compressed one (``snapshot.compression.method``).
+    Raises `CorruptDataError` for any damage. A name that ends with ``.gz`` or ``.snappy`` belongs
+    to a compressed one (``snapshot.compression.method``).
     """
     return _read(decompressed_snapshot(data, name), name, zxid)
 

@@ -253,7 +253,7 @@ class Storage:
         writer.finish()
 
     def sizes(self) -> tuple[int, int]:
-        """Bytes in the directory of snapshots, and in that of logs."""
+        """Bytes in the directory of snapshots, and in the directory of logs."""
         return self._bytes_in(self.snapshots_dir), self._bytes_in(self.logs_dir)
 
     def _bytes_in(self, directory: str) -> int:

@@ -81,7 +81,7 @@ class LeaderServer:
         self.leader.discover()
 
     def close(self) -> None:
-        """The role ends: what is decided is logged, and all connections are closed."""
+        """The role ends: decided transactions are logged, and all connections are closed."""
         self.propose()
         self.leader.close()
 

@@ -1,8 +1,8 @@
 """What a member of an ensemble keeps through all its roles: its state, its history,
 its epochs and its log.
 
-At the end of a role the state is that of the log again: what is logged and not committed is
-applied. The next leader keeps it or truncates it.
+At the end of a role the state follows the log again: transactions that are logged and not committed
+are applied. The next leader keeps it or truncates it.
 
 `EnsembleMember.load`, `EnsembleMember.truncate` and `EnsembleMember.install` read and write files,
 so the edge calls them in a thread.

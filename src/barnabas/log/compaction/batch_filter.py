@@ -5,16 +5,17 @@ Kafka: Cleaner.cleanInto, MemoryRecords.filterTo.
 A record stays while it is the newest of its key, or lies past the range that was read into
 the offset map. A delete marker (a null value) that is the newest stays until the delete
 horizon of its batch: the first pass that meets it writes now + ``delete.retention.ms`` into
-the batch's base timestamp and sets bit 6 of its attributes (KIP-534). Of the last batch of
-each producer at least the header stays, for it carries the last sequence. Whatever goes, a
-batch keeps its base and last offset, leader epoch, producer fields, codec and timestamp type;
-records keep offsets and timestamps.
+the batch's base timestamp and sets bit 6 of its attributes (KIP-534). At least the header of the
+last batch of each producer stays, because it carries the last sequence. Whatever goes, a batch
+keeps its base and last offset, leader epoch, producer fields, codec and timestamp type; records
+keep offsets and timestamps.
 
-Of the range that the map was read from, the offsets of the newest records say all: a batch that
-stays or goes as a whole is not read again, and keys are looked up only of records in front of it.
+For the range that the map was read from, the offsets of the newest records decide: a batch
+that stays or goes as a whole is not read again. Keys are looked up only for records in front
+of this range.
 
-A batch that is damaged stays as it is, byte for byte. Its keys are not in the map, so it is the
-reason for no record to go.
+A batch that is damaged stays as it is, byte for byte. Its keys are not in the map, so no
+record goes because of it.
 """
 
 import struct

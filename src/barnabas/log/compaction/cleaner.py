@@ -179,7 +179,7 @@ class Cleaner:
     ) -> Generator[None, None, bool]:
         """Whether all keys of a chunk found room.
 
-        If not, the map covers what is in front of the first batch without."""
+        If not, the map covers what precedes the first batch that has no room."""
         first_dirty_offset, offsets = self._plan.first_dirty_offset, self._offsets
 
         def note(header: BatchHeader, _: str) -> None:

@@ -202,7 +202,7 @@ class OffsetMap:
     def _take_slots(self, keys: Digests, slots: _Integers, new: _Integers) -> None:
         """Give each key of the rows ``new`` a free slot.
 
-        Of keys that meet at a slot one stays, and the others probe on."""
+        Where keys meet at a slot, one takes it, and the others probe on."""
         while new.size:
             wanted = slots[new]
             first, second = keys.first[new], keys.second[new]

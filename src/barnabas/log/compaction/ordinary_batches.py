@@ -55,7 +55,7 @@ _HEADER = np.dtype(
     ]
 )
 MOST_ROWS = 65_536
-"""So many records are read together, for the memory's sake."""
+"""How many records are read together, at most, which limits the memory."""
 _BODY_BYTES = 2 << 20
 _ROOM_BYTES = _BODY_BYTES + (1 << 18)
 

@@ -57,7 +57,7 @@ class Piece:
 
 
 def read_pieces(files: Files, path: str, segment: ClosedSegment, position: int, wanted_bytes: int) -> Iterator[Piece]:
-    """A segment's batches from a position on, by about so many bytes.
+    """A segment's batches from a position on, in pieces of about ``wanted_bytes``.
 
     Raises `OSError` and `CorruptDataError`."""
     if position >= segment.size_bytes:

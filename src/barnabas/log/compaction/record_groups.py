@@ -27,8 +27,8 @@ from barnabas.wire.kafka.records.records import unpack_records
 __all__ = ["STEP_RECORDS", "Chunk", "Found", "RecordGroup", "read_groups"]
 
 STEP_RECORDS = 4_096
-"""So many take about 2 ms. Meanwhile other threads get the interpreter whenever they ask for it
-(see `cli.server_start`)."""
+"""How many records are handled in one step: about 2 ms. Other threads get the interpreter meanwhile
+whenever they ask for it (see `cli.servers.server_start`)."""
 
 _GROUP_BYTES = 1 << 20
 

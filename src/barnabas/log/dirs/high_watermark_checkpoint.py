@@ -9,7 +9,7 @@ cut, the file is lowered.
 There is one writer, on the logs' thread. The periodic write prepares a file of its own name in
 another thread, and only its rename, on the logs' thread, makes it the checkpoint. A write that was
 made meanwhile supersedes it. The rename is not synced; the next write of the dir syncs it. After a
-loss of power the checkpoint may be that of one period before.
+loss of power the checkpoint may be one period old.
 """
 
 import contextlib

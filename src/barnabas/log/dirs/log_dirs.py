@@ -476,8 +476,8 @@ class LogDirs:
     def prepare_close(self) -> Task[list[Callable[[], None]]]:
         """Complete the files of every log for a clean stop.
 
-        What is left is to run what is returned, then `close`. The pieces share nothing: run in
-        several threads, a disk syncs many small files in the time of one.
+        The caller still has to run the returned tasks, then `close`. The pieces share nothing: run
+        in several threads, a disk syncs many small files in the time of one.
         """
         self._closing = []
         self._incomplete = set()

@@ -3,10 +3,10 @@
 Kafka: LogSegment.
 
 A segment knows its size and the largest timestamp; its file is opened when it is used, its
-indexes are read when they are needed. Of the active segment the indexes live in memory and reach
-their files a few entries at a time, and wholly when the segment is closed, rolled or flushed:
-until then a crash may take them, and recovery, which checks every batch past the recovery point
-anyway, makes them again.
+indexes are read when they are needed. The indexes of the active segment live in memory. They
+reach their files a few entries at a time, and wholly when the segment is closed, rolled or
+flushed. A crash before that may lose them; recovery checks every batch past the recovery point
+anyway, and makes them again.
 
 An index that does not fit its log is never trusted: a look-up verifies that a batch begins where
 the entry says, and a segment whose index is wrong is indexed again from its batches.
@@ -95,7 +95,7 @@ class Segment:
         created_ms: int,
         name_suffix: str = "",
     ) -> None:
-        """``name_suffix`` follows the name of the .log file: that of a compaction under way."""
+        """``name_suffix`` follows the name of the .log file while a compaction is under way."""
         self._folder = folder
         self._open_files = open_files
         self.base_offset = base_offset
@@ -428,7 +428,7 @@ class Segment:
     # ---- rolling
 
     def room(self, config: LogConfig, batches: int, now_ms: int) -> Room:
-        """What so many batches may have together that need no new segment.
+        """What this many batches may have together without a new segment.
 
         Each may get an index entry. In an empty segment there is room for one, with which its time
         begins; and for one where something has to be read, which may raise `OSError`.
@@ -477,10 +477,10 @@ def _add_entry(segment: Segment, last_offset: int, position: int) -> OffsetIndex
 
 
 def _file_to_search(segment: Segment) -> File | None:
-    """The open .log file; None where that of a closed segment is lost, which has no batches then.
+    """The open .log file.
 
-    The others of the log, and of its disk, can be used. An active one that is lost is an
-    error: it is written to.
+    None if the file of a closed segment is lost; the segment has no batches then. The others of the
+    log, and of its disk, can be used. An active one that is lost is an error: it is written to.
     """
     try:
         return segment.file

@@ -42,7 +42,9 @@ class Unchecked:
         return begin >= end or (at >= 0 and self._ranges[at][1] >= end)
 
     def checked(self, begin: int, end: int) -> None:
-        """These bytes were looked at. Of many ranges apart the smallest is forgotten."""
+        """These bytes were looked at.
+
+        When there are many separate ranges, the smallest is forgotten."""
         apart = []
         for low, high in self._ranges:
             if high < begin or low > end:

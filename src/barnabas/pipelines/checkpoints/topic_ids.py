@@ -129,5 +129,5 @@ def _problem(topic: str) -> str:
 
 
 def bad_rows_query(flow: Flow, source: Source) -> str:
-    """The name of a source's query for bad rows: that of its folder in the checkpoint."""
+    """The name of a source's query for bad rows, which is its folder's name in the checkpoint."""
     return "bad-rows" if source is flow.source else f"bad-rows-{source.name}"

@@ -79,7 +79,8 @@ class Analysis:
     """All that is wrong with it, in the order of the data; an empty list for a flow
     that Spark will take."""
     warnings: list[Problem]
-    """What is right and may not be what is meant, or will end the flow when such rows come."""
+    """A declaration that is correct and may not be what is meant, or that will end the
+    flow when such rows come."""
     operations: list[str]
     """The `stateful_operations` of a flow with which nothing is wrong."""
 
@@ -506,7 +507,7 @@ class _Check:
 def _whole(act: Callable[[], T]) -> T | None:
     """What Spark makes of something as a whole; None if it refuses.
 
-    Parts of what is right need no questions of their own."""
+    Parts of a correct expression need no questions of their own."""
     try:
         return act()
     except (PySparkException, BarnabasError):

@@ -59,9 +59,9 @@ class Admission:
     def decided(
         self, epoch: int, end: Offsets, refused: Iterable[Range], position: Mapping[TopicPartition, int]
     ) -> "Admission":
-        """With one more micro-batch.
+        """This admission with one more micro-batch.
 
-        Without ranges that the main query has left behind at ``position``."""
+        Refused ranges that lie behind ``position``, where the main query is, are dropped."""
         ahead = [
             each for each in self.refused if each.end > position.get(TopicPartition(each.topic, each.partition), 0)
         ]

@@ -354,7 +354,7 @@ def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _by_topic(rows: pa.RecordBatch, topic: str | None) -> Iterable[tuple[str, pa.RecordBatch]]:
-    """The rows of each topic: the option's, or that of the column ``topic``."""
+    """The rows of each topic; the topic is named by the option or by the column ``topic``."""
     if topic is not None:
         return [(topic, rows)]
     topics = rows.column("topic")

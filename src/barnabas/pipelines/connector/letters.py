@@ -86,7 +86,7 @@ class Letter(NamedTuple):
 
 
 class LetterNote(NamedTuple):
-    """That the letter of a record was cut by so many bytes, or that a replayed record
+    """Notes that the letter of a record was cut by ``cut_bytes``, or that a replayed record
     was refused for a reason."""
 
     position: str

@@ -188,8 +188,8 @@ def _total(points: Sequence[tuple[Any, float | None]]) -> float:
 
 
 def _plain(value: Any) -> Any:
-    """The value as JSON has it: no number that it lacks, and a text for what is
-    neither text nor number."""
+    """The value as JSON has it: no number that JSON lacks, and a text for anything
+    but texts and numbers."""
     if isinstance(value, decimal.Decimal):
         value = float(value)
     if isinstance(value, float) and not math.isfinite(value):

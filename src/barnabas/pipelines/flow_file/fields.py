@@ -458,7 +458,7 @@ def check_column(table: SpecTable, field_name: str, name: str) -> None:
 
 
 def check_web_address(table: SpecTable, field_name: str, url: str, example: str) -> None:
-    """Raises `SpecError` for what is no address of http or https."""
+    """Raises `SpecError` if it is not an address of http or https."""
     # Imported here, because it brings an HTTP client along that few flows need.
     from barnabas.client.registry.web import split_login
 

@@ -27,7 +27,7 @@ NAMES_AS_VALUES = "the value has the names of the columns, as the first line of 
 OTHER_DELIMITER = ", unless they are divided by"
 OTHER_COUNT = ", but of"
 WITH_QUOTES = " with the quotes that it has"
-"""Ends of the reason that a value is no line of so many fields."""
+"""How the reason ends when a value is not a line with the expected number of fields."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ _NESTED_TYPE = re.compile(r"(array|map|struct)<.+>", re.IGNORECASE)
 
 
 def read_format(table: SpecTable, *, of_source: bool) -> Format:
-    """The table ``[source.format]``, or that of a topic as a table; raises `SpecError`."""
+    """The table ``[source.format]``, or the format of a topic as a table; raises `SpecError`."""
     rules = format_kinds()[table.choice("type", tuple(format_kinds()))]
     columns = table.texts_by_name("columns")
     schema_file, registry, message = table.text("schema_file"), table.address("registry"), table.text("message")

@@ -116,8 +116,9 @@ def _decimal(text: Column, kind: DecimalType) -> Column:
 
 
 def _has_places(number: Column, places: int) -> Column:
-    """Whether a number, written in any way, has no digit but zeros beyond so many places; of its
-    text, for no type is wide enough."""
+    """Whether a number, in any notation, has only zeros behind the given number of places.
+
+    It is decided on the text, because no type is wide enough."""
     mantissa = F.regexp_extract(number, "^[+-]?([0-9.]+)", 1)
     exponent = F.coalesce(F.regexp_extract(number, "[eE]([+-]?[0-9]+)$", 1).try_cast("int"), F.lit(0))
     point = F.locate(".", mantissa)
@@ -145,7 +146,7 @@ def _parsed(kind: DataType, how: Format, leaf: DataType) -> DataType:
 
 
 def _is_lenient(kind: DataType, how: Format) -> bool:
-    """Whether Spark's parser takes for a value of the type what is none.
+    """Whether Spark's parser accepts values that the type does not have.
 
     Times of a declared form it reads strictly. In CSV it takes the digits of every
     script for numbers.
@@ -158,8 +159,8 @@ def _is_lenient(kind: DataType, how: Format) -> bool:
 
 
 def leaf_texts(value: Column, parsed: DataType) -> Column:
-    """The same with texts in the place of variants, null for JSON's null: what is read
-    strictly is written out once."""
+    """The same with texts in the place of variants, and null for JSON's null: values that are read
+    strictly are written out once."""
     if not has_variants(parsed):
         return value
     if isinstance(parsed, StructType):

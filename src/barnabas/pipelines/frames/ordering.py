@@ -119,7 +119,7 @@ def newer_rows(
 ) -> pa.Table:
     """The rows, one for each key, that are not older than what their keys had.
 
-    ``advance`` is that of `RowVersions`."""
+    ``advance`` is as in `RowVersions`."""
     names = [_key_text(each) for each in zip(*(rows[name].to_pylist() for name in key), strict=True)]
     newer = advance(dict(zip(names, _versions(rows[order_by]), strict=True)))
     return rows.filter(pa.array([name in newer for name in names], pa.bool_()))

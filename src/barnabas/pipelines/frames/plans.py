@@ -287,7 +287,7 @@ def _is_text(expression: Any) -> bool:
 
 
 def _parts(expression: Any) -> Iterator[Any]:
-    """The expression and all in it, but for what is tried (`attempts`,
+    """The expression and all in it, except the parts that are tried (`attempts`,
     ``try_divide`` and the like)."""
     if _name_of(expression) == "TryEval":
         return

@@ -1,6 +1,6 @@
 """A topic as a table: the last value of each key.
 
-A record without a value deletes its key, as log compaction reads it. Of a key that is in several
+A record without a value deletes its key, as log compaction reads it. If a key is in several
 partitions, because some were added, the record with the latest time counts
 (`barnabas.pipelines.frames.ordering`).
 
@@ -29,11 +29,10 @@ TABLE_RECORDS = StructType(
 _READ = StructType([*TABLE_RECORDS.fields, SCHEMA["timestamp"]])
 _Rows = dict[Any, dict[int, dict[str, Any]]]
 _TOPICS: dict[str, tuple[dict[str, str], Offsets, _Rows, pa.Table]] = {}
-"""For each topic that this worker has read: its id, how far, of each key the last record of each
-partition, and these as a table.
+"""For each topic that this worker has read: its id, how far it was read, the last record of each
+key in each partition, and these records as a table.
 
-Of a record without a key only its position is kept, by which it is counted as one
-that does not fit.
+Only the position of a record without a key is kept; it is counted as one that does not fit.
 """
 
 

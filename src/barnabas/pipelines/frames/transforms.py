@@ -567,9 +567,9 @@ def latest_per_key(
     """The last of the rows with an equal key, as `barnabas.pipelines.frames.ordering` says, for an
     upsert takes a key once; drops the position.
 
-    Rows that a join or a query made without a position have no order but that of ``order_by``:
-    without it any of them stays. ``marked`` adds the column `MIXED`: whether rows of the key came
-    from several partitions, and no column orders them.
+    Rows without a position, which a join or a query made, have no order but ``order_by``: without
+    it any of them stays. ``marked`` adds the column `MIXED`: whether rows of the key came from
+    several partitions, and no column orders them.
     """
     place = [
         F.col(name).desc()

@@ -7,8 +7,8 @@ rows are of single records.
 Every expression of the steps that take records one by one
 (`barnabas.pipelines.specification.row_steps`) is tried on the parsed rows, in their order: derived
 columns, filters, choices of columns, and what figures are made of. A row goes as far as the filters
-let it. Expressions that have a value for every row are not tried, those of several values (explode)
-and what is behind them cannot be.
+let it. Expressions that have a value for every row are not tried. Those with several values
+(explode), and all behind them, cannot be tried.
 
 A row without a time that gets as far as windows or sessions becomes a bad row, too: Spark
 leaves it out without a word.
@@ -72,7 +72,7 @@ class _Attempts:
         self._reached = ""
 
     def follow(self, chain: Sequence[RowStep]) -> None:
-        """Try what is in a chain, as far as it can be tried."""
+        """Try the expressions of a chain, as far as they can be tried."""
         self._rows = self._rows.withColumns({name: F.col(kept) for name, kept in self._kept.items()})
         self._reached = ""
         self._narrow(self._drops)

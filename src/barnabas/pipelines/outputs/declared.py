@@ -23,7 +23,7 @@ __all__ = [
 
 
 class OutputError(BarnabasError):
-    """An output refused a batch, or what is there does not fit the flow."""
+    """An output refused a batch, or its table does not fit the flow."""
 
 
 class NoResultError(BarnabasError):
@@ -104,7 +104,7 @@ class LakeSink:
     key: tuple[str, ...]
     partition_by: tuple[str, ...] = ()
     compact_every: int = 100
-    """Delta only: after so many versions small files become large ones."""
+    """Delta only: after this many versions small files are compacted into large ones."""
     delete_when: str | None = None
     """Delta only: an SQL condition; a row of the results for which it is true
     deletes the row of its key."""

@@ -76,7 +76,7 @@ class LocalPlace(NamedTuple):
 
 
 class KeyLimits(NamedTuple):
-    """What texts a key may have: at most so many bytes in all, and no U+0000."""
+    """What texts a key may have: at most ``most_bytes`` in all, and no U+0000."""
 
     system: str
     most_bytes: int

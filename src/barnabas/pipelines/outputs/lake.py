@@ -230,8 +230,8 @@ class DeltaTableSink:
             if rows.num_rows and (way == _MERGE or DELETION_MARK in rows.column_names):
                 self._merge(rows, properties)
                 rows = rows.slice(0, 0)
-            # A merge that changes nothing leaves no commit: of no rows, and of
-            # deletions of what is not there.
+            # A merge that changes nothing leaves no commit: without rows, or with deletions of
+            # rows that are not there.
             if self._way(flow, query) != (way, epoch):
                 rows = rows.select([name for name in rows.column_names if name != DELETION_MARK])
                 self._delta.write_deltalake(self._table, rows, mode="append", commit_properties=properties)

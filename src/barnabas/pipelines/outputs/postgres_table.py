@@ -2,8 +2,8 @@
 (`barnabas.pipelines.outputs.table`).
 
 A server that goes away in the midst of a batch (a restart, a crash, a failover) is waited for: the
-connection is opened again and the batch applied again from its start. If the lost answer was that
-of a commit, the epoch says so, and the batch changes nothing.
+connection is opened again and the batch applied again from its start. If the lost answer was to a
+commit, the epoch says so, and the batch changes nothing.
 """
 
 import logging

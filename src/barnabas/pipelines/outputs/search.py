@@ -51,7 +51,7 @@ class SearchIndex:
 
 
 def _prepare_index(sink: SearchSink, connection: sqlite3.Connection, is_new: bool) -> None:
-    """Make what is missing of index and triggers.
+    """Make the index and the triggers that are missing.
 
     A new table, or other columns of text, begin with a new index. The index of a table that was
     dropped stays in the file, and would find rows that are gone.

@@ -2,8 +2,8 @@
 from any process of the machine.
 
 For ``foreachBatch`` and listeners PySpark serves a port (py4j's callback server). py4j has a secret
-for both directions, but its Java side forgets that of the way back when PySpark reports the port.
-So the client in the JVM is replaced by one that has it, before there is a call. Where py4j is
+for each direction, but its Java side forgets the one for the way back when PySpark reports the
+port. So the client in the JVM is replaced by one that has it, before there is a call. Where py4j is
 another one than expected, all stays as PySpark has it, which the caller reports.
 
 Kafka has no counterpart.

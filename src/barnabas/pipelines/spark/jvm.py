@@ -79,7 +79,7 @@ def prepare_home(java: Java, cache: Path) -> Path:
     if java.has_vector_module:
         return java.home
     text = _LAUNCHER.format(java=shlex.quote(str(java.home / "bin" / "java")), module=_VECTOR_MODULE)
-    # Of each Java its own: another environment may start at the same time.
+    # Each Java has a folder of its own: another environment may start at the same time.
     home = cache / f"java-{java.version}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
     write_program(home / "bin" / "java", text)
     return home

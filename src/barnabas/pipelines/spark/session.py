@@ -114,12 +114,12 @@ def open_session(
 
     Raises `BarnabasError` when it cannot run. ``conf`` is laid over the defaults. ``log_level`` is
     log4j's, for Spark's own messages, which go to a file. Executors of ``master`` get this package
-    and the modules ``py_files``. A session that ``is_brief``, as that of a check is, leaves no
-    archive of classes, and its JVM compiles once and fast: optimized code would come too late, for
-    twice the processor time. Without ``has_sources`` the formats of this package are not
-    registered. ``has_code``: the session runs Python that is not of this package, which may use
-    Spark's machine learning, and whose lines Spark's messages name. ``imports`` are modules that
-    are imported while the JVM starts.
+    and the modules ``py_files``. A session that ``is_brief``, such as a check's, leaves no archive
+    of classes, and its JVM compiles once and fast: optimized code would come too late, for twice
+    the processor time. Without ``has_sources`` the formats of this package are not registered.
+    ``has_code``: the session runs Python that is not of this package, which may use Spark's
+    machine learning, and whose lines Spark's messages name. ``imports`` are modules that are
+    imported while the JVM starts.
     """
     require_extra()
     master = master or f"local[{cores}]"
@@ -234,8 +234,8 @@ def _sql_settings(cache: Path, shuffle_partitions: int, *, has_code: bool) -> di
         "spark.sql.shuffle.partitions": str(shuffle_partitions),
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.warehouse.dir": str(cache / "warehouse"),
-        # With it each call that makes a column asks the JVM ten times, to note the line of
-        # Python that it stands in.
+        # This makes each call that makes a column ask the JVM ten times, to note the line
+        # of Python where it stands.
         "spark.python.sql.dataFrameDebugging.enabled": str(has_code).lower(),
     }
 

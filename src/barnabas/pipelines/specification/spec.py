@@ -85,7 +85,7 @@ RECORD_COLUMNS = ("key", "key_bytes", "timestamp", "headers")
 _LOOPBACK = re.compile(r"^(127\.0\.0\.1|\[::1\]):")
 _OF_CONNECTIONS = ("client.", "socket.", "broker.address.", "metadata.")
 CONNECTORS = ("barnabas", "kafka")
-"""Names of Spark's formats that read and write topics: ours, and that of Spark's own
+"""Names of Spark's formats that read and write topics: ours, and the one of Spark's own
 connector, which is in jars."""
 
 

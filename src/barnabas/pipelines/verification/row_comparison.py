@@ -2,8 +2,8 @@
 than memory. Needs no Spark.
 
 A row is its key and its values, both as texts in one form (`text_of`). Rows are put by key, as a
-sink puts them: what was there is replaced. Of a topic, key and value are the bytes of a record, and
-no key is another one than an empty one.
+sink puts them: what was there is replaced. In a topic, key and value are the bytes of a record, and
+no key differs from an empty one.
 """
 
 import contextlib

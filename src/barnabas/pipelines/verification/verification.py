@@ -7,8 +7,8 @@ the flow's own is changed: no output, checkpoint, group or topic.
 
 - SQLite, DuckDB, Delta, Parquet and full-text indexes: an output of the same kind is filled, and
   both are read by the same reader.
-- PostgreSQL and topics: the rows, or records, are kept as the flow writes them. Of a topic the last
-  record of each key counts, across partitions as of a topic that is a table
+- PostgreSQL and topics: the rows, or records, are kept as the flow writes them. In a topic the last
+  record of each key counts, across partitions as in a topic that is a table
   (`barnabas.pipelines.frames.ordering`).
 - Functions and OpenSearch cannot be read back.
 
@@ -360,7 +360,7 @@ def _read(sink: Sink) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
 def _read_topic(sink: TopicSink) -> Iterator[pa.RecordBatch]:
     """All records of a topic, those of each partition in their order."""
     source = Source(sink.bootstrap_servers, Format("text", {}), (sink.topic,), kafka=sink.kafka)
-    # Of the producer's settings a reader takes those of the connection.
+    # A reader takes the connection's settings from the producer's.
     source = replace(
         source, kafka={name: text for name, text in source.producer_kafka.items() if name != "bootstrap.servers"}
     )

@@ -90,8 +90,8 @@ class Inode:
         self.dirty.clear()
 
     def evict(self) -> None:
-        """Forget the pages of a failed sync, as memory needs: what is on the disk is
-        what is read."""
+        """Forget the pages of a failed sync, as a system short of memory does: reads
+        return what is on the disk."""
         for block in sorted(self.lost):
             start = block * BLOCK_BYTES
             old = self.durable[start : start + BLOCK_BYTES]

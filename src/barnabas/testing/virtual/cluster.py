@@ -396,9 +396,8 @@ class VirtualCluster:
             self._simulation.fabric.block(source, target)
 
     def slow_disk(self, server: Server, factor: float) -> None:
-        """Its disk takes so many times as long as usual (0.3 ms for a sync, on average).
-
-        1 ends it."""
+        """Its disk takes ``factor`` times as long as it does without faults (0.3 ms for a sync, on
+        average). A factor of 1 ends it."""
         self._machine(server).disk.slowness = factor
 
     def full_disk(self, server: Server) -> None:
@@ -416,7 +415,7 @@ class VirtualCluster:
         self._machine(server).clock.skew_ms = round(shift_s * 1000)
 
     def slow_network(self, factor: float = 1.0, *, loss: float = 0.0) -> None:
-        """Every message takes so many times as long, and breaks its connection with
+        """Every message takes ``factor`` times as long, and breaks its connection with
         the probability ``loss``."""
         self._simulation.fabric.latency_factor = factor
         self._simulation.fabric.loss = loss

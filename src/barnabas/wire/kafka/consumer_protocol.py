@@ -78,7 +78,7 @@ def encode_subscription(subscription: Subscription, version: int = _HIGHEST) -> 
 
 
 def decode_subscription(data: Buffer, as_version: int | None = None) -> Subscription:
-    """A member's metadata; raises MalformedMessageError for what is no subscription.
+    """A member's metadata; raises MalformedMessageError if it is not a subscription.
 
     ``as_version`` reads the fields of that version only, whatever version the data says: a
     broker that wants the topics reads version 0, and so does not mind what clients do with
@@ -108,7 +108,7 @@ def encode_assignment(assignment: Assignment, version: int = _HIGHEST) -> bytes:
 
 
 def decode_assignment(data: Buffer) -> Assignment:
-    """A member's assignment; raises MalformedMessageError for what is none.
+    """A member's assignment; raises MalformedMessageError if it is not an assignment.
 
     Bytes that follow are a newer version's."""
     return _decode(Assignment, data)

@@ -68,7 +68,7 @@ def read_uvarint(data: Buffer, position: int) -> tuple[int, int]:
 def skip_tagged_fields(data: Buffer, position: int, end: int) -> int:
     """The position after a section of unknown tagged fields.
 
-    ``position`` is that of their count."""
+    ``position`` is where their count stands."""
     count, position = read_uvarint(data, position)
     if count > MOST_TAGGED_FIELDS:
         raise MalformedMessageError(f"{count} tagged fields, more than {MOST_TAGGED_FIELDS}, are in one place")

@@ -19,7 +19,7 @@ The source of a reader looks like this (a flexible version, shortened)::
 Invariants: whatever the bytes are, a reader returns or raises MalformedMessageError; it allocates
 no more than a constant times the bytes it was given; ``records`` fields are views of the input.
 Elements are much larger as objects than as bytes (an empty group id is one byte), and answers
-larger still, so a request may have only so many of them. A response may have elements that take 128
+larger still, so their number in a request is limited. A response may have elements that take 128
 MiB as objects, by an estimate: the Metadata of 290,000 partitions with three replicas.
 """
 
@@ -358,8 +358,8 @@ class _ReaderSource:
             self._depth -= 1
 
     def _charge(self, count: str, path: str, element_bytes: int | str) -> None:
-        """Count elements before they are made: each as one of a request, as so many
-        bytes of a response."""
+        """Count elements before they are made: in a request each counts as one, in a
+        response as ``element_bytes``."""
         if self.is_request:
             self._line(f"left -= {count}")
             self._fail("left < 0", path, f"makes the request one of more than {self.limit} elements")

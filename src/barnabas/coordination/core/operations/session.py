@@ -1,9 +1,9 @@
 """createSession and closeSession: the transactions that begin and end a session.
 
 closeSession lists the session's ephemerals, with those whose creation is not committed yet. They
-are deleted, and their watches fire, in the order of the list: that of a Java HashSet, as in
-ZooKeeper, by hash codes and then by creation. The order has no meaning, so a session with very many
-gets the one that costs least, that of creation.
+are deleted, and their watches fire, in the order of the list. This is the order of a Java HashSet,
+as in ZooKeeper: by hash codes and then by creation. The order has no meaning, so a session with
+very many gets the cheapest one, the order of creation.
 
 In ZooKeeper: `PrepRequestProcessor.pRequest2Txn` and `DataTree.killSession`.
 """

@@ -103,7 +103,7 @@ class RecordColumns(NamedTuple):
 
 
 def find_records(data: Buffer, bodies: Sequence[Body]) -> RecordRows:
-    """Where each record begins and ends. Of a record only its length is read."""
+    """Where each record begins and ends. Only the length of a record is read."""
     if len(bodies) >= _LEAST_LANES:
         start, stop, counts = np.array(bodies, np.int64).T
         return find_rows(data, start, stop, counts)

@@ -222,7 +222,7 @@ def _count_gzip(data: Buffer, limit_bytes: int) -> None:
 
 
 def _gzip_member(member: "zlib._Decompress", data: Buffer, most_bytes: int) -> Buffer | None:
-    """What a member holds; None, or so many bytes, if it holds ``most_bytes`` or more.
+    """What a member holds. If that is ``most_bytes`` or more, None or exactly that many bytes.
 
     zlib itself would need twice as much memory for large ones. A member that unpacks to far more
     than its size is counted before it is kept, so most bombs need no memory.
@@ -337,7 +337,7 @@ def _decompress_into(into: Callable[[Buffer, memoryview], int], data: Buffer, li
 
 
 def _into_room(into: Callable[[Buffer, memoryview], int], data: Buffer, size_bytes: int) -> bytes | None:
-    """Decompress to at most so many bytes; None if there are more. The room is used again."""
+    """Decompress to at most ``size_bytes``; None if there are more. The memory is used again."""
     is_small = size_bytes <= _FIRST_OUTPUT_BYTES
     rooms = _small_rooms if is_small else _large_rooms
     try:

@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 MOST_OBJECTS = 200_000
-"""So many records and headers may be in one batch, compressed or not. A plain batch of 1 MB
+"""How many records and headers one batch may hold, compressed or not. A plain batch of 1 MB
 cannot hold more records."""
 
 _FEW_RECORDS = 4
@@ -174,7 +174,7 @@ def is_plain_record(data: Buffer) -> bool:
 
 @lru_cache(4096)
 def _head_of_record(size: int) -> bytes | None:
-    """How a record of so many bytes begins: its length, no attributes, and deltas of 0.
+    """How a record of this size in bytes begins: its length, no attributes, and deltas of 0.
 
     None where no record has that size."""
     for width in (1, 2, 3, 4):
@@ -186,7 +186,9 @@ def _head_of_record(size: int) -> bytes | None:
 
 @lru_cache(4096)
 def _value_size(left: int) -> bytes | None:
-    """The varint of a value's size where both take so many bytes; None where no size does."""
+    """The varint of a value's size, where varint and value together take ``left`` bytes.
+
+    None where no size does."""
     for width in (1, 2, 3, 4):
         if left >= width == len(varint(left - width)):
             return varint(left - width)

@@ -3,9 +3,9 @@
 Kafka: LogValidator, DefaultRecordBatch.
 
 A consumer that cannot open a batch stops in front of it, and so does its whole group. The body is
-opened as far as a limit, the count in the header is compared with what so many bytes can hold, and
-the records are checked as those of a plain batch are (see `contents`). What was opened is not kept:
-its memory is used for the next batch, or given back to the system.
+opened as far as a limit, the count in the header is compared with what bytes of that size can hold,
+and the records are checked as those of a plain batch are (see `contents`). What was opened is not
+kept: its memory is used for the next batch, or given back to the system.
 """
 
 from barnabas.base.files import Buffer

@@ -237,8 +237,8 @@ def build_batch(
 ) -> bytearray:
     """One batch of at least one record.
 
-    Offsets are the records' own; gaps are kept, as compaction leaves them. ``base_offset`` is that
-    of the first record unless given.
+    Offsets are the records' own; gaps are kept, as compaction leaves them. ``base_offset`` is the
+    first record's unless given.
     """
     body = bytearray()
     base_timestamp = max_timestamp = NO_TIMESTAMP
