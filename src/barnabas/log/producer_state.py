@@ -268,6 +268,13 @@ class ProducerState:
             return None
         return min(min(self._open, default=1 << 63), min(self._finished, default=1 << 63))
 
+    @property
+    def oldest_transaction_ms(self) -> int | None:
+        """When the producer of the oldest open transaction last wrote; None without one."""
+        if not self._open:
+            return None
+        return self.entries[self._open[min(self._open)]].timestamp_ms
+
     def high_watermark_moved(self, high_watermark: int) -> None:
         """Forget ended transactions whose marker lies below the high watermark."""
         if self._finished:

@@ -7,15 +7,16 @@ the broker had: so their number bounds the page, not the number of all topics or
 topic that is shown stays.
 
 In Kafka: the metrics that `ReplicaManager`, `BrokerTopicStats`, `RequestMetrics`,
-`KafkaController`, `GroupMetadataManager`, `LogManager`, `LogCleanerManager`,
-`DelayedOperationPurgatory` and `SocketServer` register.
+`KafkaController`, `GroupMetadataManager`, `TransactionMarkerChannelManager`,
+`TransactionStateManager`, `LogManager`, `LogCleanerManager`, `DelayedOperationPurgatory` and
+`SocketServer` register.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from barnabas.base.ids import TopicPartition
+from barnabas.base.ids import NO_BROKER, TopicPartition
 from barnabas.base.network import Standing
 from barnabas.base.tasks import Task, one_by_one
 from barnabas.broker.controller.context import ControllerContext, PartitionState
@@ -29,7 +30,10 @@ from barnabas.broker.requests.dispatch import Dispatcher
 from barnabas.broker.requests.purgatory import OPERATION_KINDS, Purgatory
 from barnabas.broker.requests.request_metrics import BrokerRequestMetrics
 from barnabas.broker.storage.log_cleaner import LogCleaner
+from barnabas.broker.transactions.service import TransactionService
+from barnabas.broker.transactions.states import TransactionState
 from barnabas.log.dirs.log_dirs import LogDirs
+from barnabas.log.producer_state import ProducerState
 from barnabas.net.prometheus import label, metric_lines
 from barnabas.net.waiting_bytes import WaitingBytes
 
@@ -38,10 +42,20 @@ __all__ = ["Monitored", "metrics_of"]
 _REPLICAS = "kafka_server_replicamanager_"
 _CONTROLLER = "kafka_controller_kafkacontroller_"
 _GROUPS = "kafka_coordinator_group_groupmetadatamanager_"
+_MARKERS = "kafka_coordinator_transaction_transactionmarkerchannelmanager_"
+_LOADS = "kafka_server_transaction_coordinator_metrics_"
 _LOGS = "kafka_log_logmanager_"
 _TOPICS = "kafka_server_brokertopicmetrics_"
 _SOCKETS = "kafka_network_socketserver_"
 _REQUESTS = "kafka_network_requestmetrics_"
+_LATE_TRANSACTION_MS = 5 * 60_000
+"""As in Kafka: so much longer than it may, a transaction is taken for one that hangs (KIP-664)."""
+_OPEN_STATES = frozenset(
+    (
+        *(TransactionState.ONGOING, TransactionState.PREPARE_EPOCH_FENCE),
+        *(TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT),
+    )
+)
 _BUCKETS = 17
 """Up to 65 s; longer ones are in the last."""
 
@@ -57,6 +71,10 @@ class Monitored:
     groups: GroupCoordinator
     dispatcher: Dispatcher
     purgatory: Purgatory
+    transactions: TransactionService
+    max_transaction_ms: int
+    """transaction.max.timeout.ms: no coordinator lets a transaction last longer."""
+    wall_ms: Callable[[], int]
     waiting: Mapping[Standing, WaitingBytes]
     """What waits in memory for connections."""
     most_topics: int
@@ -89,12 +107,14 @@ def _labelled(label_name: str, values: Mapping[str, float]) -> Iterable[tuple[st
 def metrics_of(monitored: Monitored) -> Task[list[str]]:
     """The lines of the metrics page about a broker's parts."""
     page = _Page()
-    yield from _replicas(page, monitored.replicas, monitored.log_dirs)
+    late_before_ms = monitored.wall_ms() - monitored.max_transaction_ms - _LATE_TRANSACTION_MS
+    yield from _replicas(page, monitored.replicas, monitored.log_dirs, late_before_ms)
     yield from _topics(page, monitored.replicas.topic_stats, monitored.most_topics)
     _requests(page, monitored.dispatcher.request_metrics)
     yield from _log_dirs(page, monitored.log_dirs, monitored.log_cleaner)
     yield from _controller(page, monitored.controller)
     yield from _groups(page, monitored.groups)
+    yield from _transactions(page, monitored.transactions, monitored.wall_ms())
     yield from _connections(page, monitored.dispatcher)
     _waiting(page, monitored.waiting)
     page.gauges(
@@ -109,7 +129,10 @@ def metrics_of(monitored: Monitored) -> Task[list[str]]:
 class _Replicas:
     """What is counted of partitions, one after the other."""
 
-    def __init__(self) -> None:
+    def __init__(self, late_before_ms: int) -> None:
+        self._late_before_ms = late_before_ms
+        self.producer_ids = 0
+        self.late_transactions = 0
         self.leaders = 0
         self.offline = 0
         self.reassigning = 0
@@ -121,10 +144,12 @@ class _Replicas:
         if partition.offline:
             self.offline += 1
             return
+        self.producer_ids += len(partition.log.producers.entries)
         role = partition.role
         if type(role) is not Leader:
             return
         self.leaders += 1
+        self.add_producers(partition.log.producers)
         if partition.adding_replicas or partition.removing_replicas:
             self.reassigning += 1
         # While replicas are moved, those that are added are not missed.
@@ -135,9 +160,15 @@ class _Replicas:
         elif partition.is_at_min_isr(role):
             self.at_min_isr += 1
 
+    def add_producers(self, producers: ProducerState) -> None:
+        """The producers of a partition that the broker leads."""
+        oldest_ms = producers.oldest_transaction_ms
+        if oldest_ms is not None and 0 < oldest_ms < self._late_before_ms:
+            self.late_transactions += 1
 
-def _replicas(page: _Page, replicas: ReplicaManager, log_dirs: LogDirs) -> Task[None]:
-    found = _Replicas()
+
+def _replicas(page: _Page, replicas: ReplicaManager, log_dirs: LogDirs, late_before_ms: int) -> Task[None]:
+    found = _Replicas(late_before_ms)
     sizes = dict.fromkeys(log_dirs.online, 0)
     for partition in one_by_one(replicas):
         found.add(partition)
@@ -167,6 +198,12 @@ def _replicas(page: _Page, replicas: ReplicaManager, log_dirs: LogDirs) -> Task[
         f"{_REPLICAS}reassigningpartitions",
         "Partitions that it leads and whose replicas are being moved",
         found.reassigning,
+    )
+    page.gauge(f"{_REPLICAS}produceridcount", "Producers that its replicas remember", found.producer_ids)
+    page.gauge(
+        f"{_REPLICAS}partitionswithlatetransactionscount",
+        "Partitions that it leads with a transaction open 5 minutes longer than transaction.max.timeout.ms",
+        found.late_transactions,
     )
     changes = replicas.alter_partition
     page.counter(f"{_REPLICAS}isrshrinks_total", "Times that it shrank an in-sync set", changes.shrinks)
@@ -290,6 +327,50 @@ def _groups(page: _Page, groups: GroupCoordinator) -> Task[None]:
         page.gauge(
             f"{_GROUPS}numgroups{name.lower()}", f"Groups that it coordinates in the state {name}", states[state]
         )
+
+
+def _transactions(page: _Page, transactions: TransactionService, now_ms: int) -> Task[None]:
+    states: Counter[TransactionState] = Counter()
+    oldest_ms = now_ms
+    for transaction in one_by_one(transactions.coordinator.transactions()):
+        states[transaction.state] += 1
+        if transaction.state in _OPEN_STATES and transaction.start_ms > 0:
+            oldest_ms = min(oldest_ms, transaction.start_ms)
+        yield None
+    page.gauges(
+        "barnabas_transactions",
+        "Transactional ids that this broker coordinates, by the state of their newest transaction",
+        "state",
+        {state.value: float(states[state]) for state in TransactionState},
+    )
+    page.gauge(
+        "barnabas_transaction_oldest_open_seconds",
+        "How long the oldest transaction that it coordinates is open",
+        (now_ms - oldest_ms) / 1000,
+    )
+    waiting = transactions.markers.counts()
+    page.gauge(
+        f"{_MARKERS}unknowndestinationqueuesize",
+        "Markers that wait for a leader of their partition, or are tried again",
+        waiting.get(NO_BROKER, 0),
+    )
+    page.gauges(
+        "barnabas_transaction_markers_waiting",
+        "Partitions that wait for the marker of a transaction, by their leader",
+        "broker",
+        {str(broker): float(count) for broker, count in sorted(waiting.items()) if broker != NO_BROKER},
+    )
+    loads = transactions.load_ms
+    page.gauge(
+        f"{_LOADS}partition_load_time_max",
+        "Longest of the last loads of __transaction_state, in ms",
+        max(loads, default=0),
+    )
+    page.gauge(
+        f"{_LOADS}partition_load_time_avg",
+        "Their average, in ms",
+        sum(loads) / len(loads) if loads else 0,
+    )
 
 
 def _waiting(page: _Page, waiting: Mapping[Standing, WaitingBytes]) -> None:
