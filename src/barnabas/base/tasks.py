@@ -204,25 +204,30 @@ class Runner:
             task.close()
             return
         self._latest = task
+        outer = self._is_over
         try:
             for step in task:  # noqa: B007  # `next` would raise where most end: at once
                 break
             else:
                 return
+            if step is None:
+                self._is_over = is_over = is_over or self._clock.time_slice()
+                if not is_over():
+                    for step in task:
+                        if step is not None or is_over() or self._is_stopped:
+                            break
+                    else:
+                        return
         except Exception as error:
             self.fail(failed, about, error)
             return
+        finally:
+            self._is_over = outer
         started = _Started(task, perform, failed, about)
-        if step is not None:
-            if self._perform(started, step):
-                self._go_on(started)
-            return
-        if is_over is None:
-            is_over = self._clock.time_slice()
-        if is_over():
+        if step is None:
             self._wait(started)
-        else:
-            self._advance(started, is_over)
+        elif self._perform(started, step):
+            self._go_on(started)
 
     def stop(self) -> None:
         """Start nothing more, and end what waits, in runners `apart` too."""
@@ -266,8 +271,12 @@ class Runner:
         value, started.value = started.value, None
         try:
             step = task.send(value) if error is None else task.throw(error)
-            while step is None and not (is_over() or self._is_stopped):
-                step = next(task)
+            if step is None and not is_over():
+                for step in task:
+                    if step is not None or is_over() or self._is_stopped:
+                        break
+                else:
+                    return _END
         except StopIteration:
             return _END
         except Exception as raised:
