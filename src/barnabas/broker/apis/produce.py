@@ -27,6 +27,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
+from barnabas.base.clock import Clock
 from barnabas.base.files import FileSlice
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.tasks import Runner, Task
@@ -74,8 +75,7 @@ _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 class Parts(NamedTuple):
     """What the handler uses."""
 
-    wall_ms: Callable[[], int]
-    time_slice: Callable[[], Callable[[], bool]]
+    clock: Clock
     runner: Runner
     purgatory: Purgatory
     metadata: MetadataCache
@@ -89,7 +89,7 @@ def handle(parts: Parts, request: Request) -> None:
 
 def _produce(parts: Parts, request: Request) -> Task[None]:
     produce = yield from read_message(request.message, request.version, request.client_id, parts.metadata.topic_name)
-    yield from append(parts.replicas, [produce], parts.wall_ms(), parts.wall_ms, parts.time_slice)
+    yield from append(parts.replicas, [produce], parts.clock.wall_ms(), parts.clock.wall_ms, parts.clock.time_slice)
     delayed = DelayedProduce(parts.replicas)
     reply = partial(_reply, parts, request, produce)
     if delayed.add_request(produce):
@@ -250,8 +250,7 @@ API = ApiHandler(
     13,
     handle,
     lambda services: Parts(
-        services.clock.wall_ms,
-        services.clock.time_slice,
+        services.clock,
         services.runner,
         services.purgatory,
         services.metadata,

@@ -83,7 +83,7 @@ class ProduceTogether:
             return start, [], None
         parts = self._parts
         produced = [produce for _, produce, _ in requests]
-        work = append(parts.replicas, produced, now_ms, parts.wall_ms, parts.time_slice)
+        work = append(parts.replicas, produced, now_ms, parts.clock.wall_ms, parts.clock.time_slice)
         is_under_way, step = False, None
         for step in work:  # there is none in what is usual
             done = sum(produce.is_appended for produce in produced)
