@@ -7,11 +7,11 @@ Kafka has no counterpart.
 import asyncio
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
 from typing import Generic, Self
 
-from barnabas.client.errors import ClientError
+from barnabas.client.errors import ClientError, TransactionError
 from barnabas.client.producer.producer import pairs
 from barnabas.client.records import Delivery, Headers, Record
 from barnabas.client.type_variables import K, K_contra, V, V_contra
@@ -23,7 +23,7 @@ _INTERRUPTED_CLOSE_S = 0.5
 
 
 class ProducerCalls(ABC, Generic[K_contra, V_contra]):
-    """Sending and ``async with``, on a producer's queue."""
+    """Sending, transactions and ``async with``, on a producer's queue."""
 
     @abstractmethod
     async def submit(
@@ -45,6 +45,18 @@ class ProducerCalls(ABC, Generic[K_contra, V_contra]):
     @abstractmethod
     def _check_open(self) -> None:
         """Raise `ClosedError` after `close`."""
+
+    @abstractmethod
+    async def begin_transaction(self) -> None:
+        """Start a transaction."""
+
+    @abstractmethod
+    async def commit_transaction(self, timeout_s: float = 30.0) -> None:
+        """Flush and commit; raises `TransactionError` when it must be aborted instead."""
+
+    @abstractmethod
+    async def abort_transaction(self, timeout_s: float = 30.0) -> None:
+        """Give the transaction up; consumers at read_committed see none of it."""
 
     async def send(
         self,
@@ -70,6 +82,26 @@ class ProducerCalls(ABC, Generic[K_contra, V_contra]):
         waiting = [await self.submit(topic, value, key) for value, key in batch]
         await asyncio.wait(waiting) if waiting else None
         return [future.result() for future in waiting]
+
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """A transaction as an ``async with`` block; see `barnabas.client.Producer.transaction`."""
+        await self.begin_transaction()
+        try:
+            yield
+        except BaseException:
+            await self._abort_quietly()
+            raise
+        try:
+            await self.commit_transaction()
+        except TransactionError:
+            await self._abort_quietly()
+            raise
+
+    async def _abort_quietly(self) -> None:
+        """An error is under way, which says more."""
+        with contextlib.suppress(ClientError):
+            await self.abort_transaction()
 
     async def __aenter__(self) -> Self:
         self._check_open()

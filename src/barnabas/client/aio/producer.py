@@ -7,16 +7,15 @@ Kafka has no counterpart; its `KafkaProducer` returns futures.
 """
 
 import asyncio
-import contextlib
 import functools
 import threading
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from barnabas.client.aio.calls import ProducerCalls
 from barnabas.client.codecs import Serializer
-from barnabas.client.errors import ClientError, TransactionError
+from barnabas.client.errors import ClientError
 from barnabas.client.producer.producer import CLOSE_TIMEOUT_S, Producer
 from barnabas.client.records import Delivery, Headers
 from barnabas.client.type_variables import K_contra, V_contra
@@ -181,23 +180,3 @@ class AsyncProducer(ProducerCalls[K_contra, V_contra]):
 
     def _check_open(self) -> None:
         self.blocking.__enter__()
-
-    @contextlib.asynccontextmanager
-    async def transaction(self) -> AsyncIterator[None]:
-        """A transaction as an ``async with`` block; see `Producer.transaction`."""
-        await self.begin_transaction()
-        try:
-            yield
-        except BaseException:
-            await self._abort_quietly()
-            raise
-        try:
-            await self.commit_transaction()
-        except TransactionError:
-            await self._abort_quietly()
-            raise
-
-    async def _abort_quietly(self) -> None:
-        """An error is under way, which says more."""
-        with contextlib.suppress(ClientError):
-            await self.abort_transaction()

@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
+from barnabas.broker.metadata.internal_topics import TRANSACTIONS_TOPIC, partition_of
 from barnabas.client.codecs import Deserializer, Serializer
 from barnabas.client.consumer.consumer import CLOSE_CONSUMER_TIMEOUT_S, OnCommit
 from barnabas.client.errors import TimedOutError
@@ -215,6 +216,11 @@ class VirtualCluster:
         """The broker that leads a partition; None while there is none."""
         found = self._view.leader(TopicPartition(topic, partition))
         return found if found is not None and found >= 0 else None
+
+    def transaction_coordinator(self, transactional_id: str) -> int | None:
+        """The broker that coordinates a producer's transactions; None while there is none."""
+        count = sum(1 for each in self._view.partitions() if each.topic == TRANSACTIONS_TOPIC)
+        return self.leader(TRANSACTIONS_TOPIC, partition_of(transactional_id, count)) if count else None
 
     def in_sync(self, topic: str, partition: int = 0) -> list[int]:
         """The replicas in sync, by the partition's state."""

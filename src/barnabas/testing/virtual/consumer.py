@@ -39,6 +39,7 @@ from barnabas.testing.virtual.membership import Membership
 from barnabas.testing.virtual.polls import Polls
 from barnabas.testing.virtual.properties import consumer_settings
 from barnabas.testing.virtual.reading import SubscriptionState, deserialize_waiting
+from barnabas.testing.virtual.transactions import GroupMetadata
 
 __all__ = ["VirtualConsumer"]
 
@@ -225,7 +226,9 @@ class VirtualConsumer(ConsumerCalls[K, V]):
                 found = self._subscription.next()
                 if found is not None:
                     topic_partition, waiting = found
-                    self._subscription.positions[topic_partition].offset = waiting.offset + 1
+                    position = self._subscription.positions[topic_partition]
+                    position.offset = waiting.offset + 1
+                    position.step_over()
                     self._commits.handed_out[topic_partition] = waiting.offset + 1
                     return deserialize_waiting(topic_partition, waiting, self._decode_key, self._decode)
                 if loop.time() >= end or self._closed:
@@ -296,6 +299,11 @@ class VirtualConsumer(ConsumerCalls[K, V]):
         if self._membership is None:
             self._membership = self._make_membership()
         return self._membership
+
+    async def group_metadata(self) -> GroupMetadata:
+        """The membership, for `VirtualProducer.send_offsets_to_transaction`."""
+        self._check_open()
+        return self._with_group().metadata
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_s: float = 30.0

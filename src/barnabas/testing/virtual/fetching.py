@@ -16,8 +16,9 @@ from barnabas.client.errors import ClientError, refusal
 from barnabas.testing.virtual.link import ClusterLink, by_topic
 from barnabas.testing.virtual.properties import VirtualConsumerSettings
 from barnabas.wire.kafka.errors import ErrorCode
-from barnabas.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.wire.kafka.messages.fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchTopic
 from barnabas.wire.kafka.records.batch_header import read_headers
+from barnabas.wire.kafka.records.control import read_end_marker
 from barnabas.wire.kafka.records.records import read_records
 
 __all__ = ["PartitionFetcher", "Position", "WaitingRecord"]
@@ -57,6 +58,11 @@ class Position:
         self.offset = self.next_fetch = offset
         self.waiting.clear()
         self.is_new = False
+
+    def step_over(self) -> None:
+        """Where nothing waits, what is not handed out is behind: markers, aborted transactions."""
+        if not self.waiting:
+            self.offset = self.next_fetch
 
     @property
     def has_room(self) -> bool:
@@ -146,12 +152,22 @@ class PartitionFetcher:
             if not code.retriable:
                 self.failure = refusal(code, f"cannot read {topic_partition}: {code.message}")
         elif answer.records:
-            self._add(position, bytes(answer.records))
+            aborted = answer.aborted_transactions if self._settings.read_committed else None
+            self._add(position, bytes(answer.records), aborted or [])
 
     @staticmethod
-    def _add(position: Position, data: bytes) -> None:
+    def _add(position: Position, data: bytes, aborted: list[AbortedTransaction]) -> None:
+        """Let the records wait, but for those of aborted transactions (KIP-98)."""
+        beginning = deque(sorted(aborted, key=lambda each: each.first_offset))
+        aborting: set[int] = set()
         for at, header in read_headers(data):
-            if not header.is_control:
+            while beginning and beginning[0].first_offset <= header.last_offset:
+                aborting.add(beginning.popleft().producer_id)
+            if header.is_control:
+                marker = read_end_marker(data, at)
+                if marker is not None and marker.is_abort:
+                    aborting.discard(header.producer_id)
+            elif not (header.is_transactional and header.producer_id in aborting):
                 for record in read_records(data, at):
                     if position.next_fetch is not None and record.offset >= position.next_fetch:
                         is_append_time = header.is_log_append_time
@@ -167,3 +183,4 @@ class PartitionFetcher:
                             )
                         )
             position.next_fetch = header.last_offset + 1
+        position.step_over()

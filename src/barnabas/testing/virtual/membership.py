@@ -14,6 +14,7 @@ from barnabas.broker.cluster.channels import ChannelError
 from barnabas.client.errors import ClientError, CommitError, refusal
 from barnabas.testing.virtual.link import ClusterLink, by_topic
 from barnabas.testing.virtual.properties import VirtualConsumerSettings
+from barnabas.testing.virtual.transactions import GroupMetadata
 from barnabas.wire.kafka.consumer_protocol import (
     AssignedPartitions,
     Assignment,
@@ -274,6 +275,11 @@ class Membership:
 
     # Offsets
 
+    @property
+    def metadata(self) -> GroupMetadata:
+        """What a transaction that commits the group's offsets says of this member."""
+        return GroupMetadata(self._settings.group, self._generation, self._member_id, self._settings.instance)
+
     async def committed(
         self, topic_partitions: Collection[TopicPartition], timeout_s: float
     ) -> dict[TopicPartition, int | None]:
@@ -299,7 +305,9 @@ class Membership:
             for topic, numbers in by_topic(topic_partitions).items()
         ]
         group = OffsetFetchRequestGroup(group_id=self._settings.group, member_id=None, member_epoch=-1, topics=asked)
-        response = (await self._ask(OffsetFetchRequest(groups=[group], require_stable=False))).groups[0]
+        response = (
+            await self._ask(OffsetFetchRequest(groups=[group], require_stable=self._settings.read_committed))
+        ).groups[0]
         partitions = [(topic, each) for topic in response.topics for each in topic.partitions]
         if self._is_refused([response.error_code, *(each.error_code for _, each in partitions)]):
             return None

@@ -7,7 +7,7 @@ any producer. A batch that is refused for its size is sent again in parts.
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from barnabas.client.errors import (
     BufferFullError,
     ClientError,
     ClosedError,
+    ConfigurationError,
     DeliveryError,
     DroppedError,
     UndeliveredError,
@@ -33,7 +34,8 @@ from barnabas.client.records import Delivery, Headers
 from barnabas.client.type_variables import K_contra, V_contra
 from barnabas.testing.virtual.link import ClusterLink
 from barnabas.testing.virtual.properties import producer_settings
-from barnabas.testing.virtual.sending import init_producer_id, produce_request
+from barnabas.testing.virtual.sending import LAST_TRANSACTIONAL_VERSION, init_producer_id, produce_request
+from barnabas.testing.virtual.transactions import TransactionManager
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.records.framing import murmur2
 from barnabas.wire.kafka.records.records import Record, build_batch
@@ -90,6 +92,12 @@ class VirtualProducer(ProducerCalls[K_contra, V_contra]):
         self._queues: dict[TopicPartition, _PartitionQueue] = {}
         self._sticky: dict[str, int] = {}
         self._producer = (-1, -1)
+        self._transactions: TransactionManager | None = None
+        if self._settings.transactional_id:
+            self._transactions = TransactionManager(
+                link, self._settings.transactional_id, self._settings.transaction_timeout_ms
+            )
+            self._transactions.on_new_epoch = self._begin_sequences
         self._identifying = asyncio.Lock()
         self._close_timeout_s = close_timeout_s
         self._closed = False
@@ -108,6 +116,8 @@ class VirtualProducer(ProducerCalls[K_contra, V_contra]):
     ) -> "asyncio.Future[Delivery]":
         """Put a record in the queue, waiting for room if necessary; the future gives its place."""
         self._check_open()
+        if self._transactions is not None:
+            self._transactions.check_sending()
         if timestamp_ms is not None:
             check_timestamp(timestamp_ms)
         encoded, encoded_key = self._encode(value), self._encode_key(key)
@@ -186,10 +196,14 @@ class VirtualProducer(ProducerCalls[K_contra, V_contra]):
         """Flush and let go within the limit; a second call does nothing."""
         if self._closed:
             return
-        self._closed = True
+        limit_s = self._close_timeout_s if timeout_s is None else timeout_s
         try:
-            await self.flush(self._close_timeout_s if timeout_s is None else timeout_s)
+            if self._transactions is not None and self._transactions.is_open:
+                await self.abort_transaction(limit_s)
+            self._closed = True
+            await self.flush(limit_s)
         finally:
+            self._closed = True
             for queue in self._queues.values():
                 if queue.task is not None:
                     queue.task.cancel()
@@ -205,6 +219,61 @@ class VirtualProducer(ProducerCalls[K_contra, V_contra]):
     def __len__(self) -> int:
         """Records that wait or are on their way."""
         return sum(len(queue.waiting) for queue in self._queues.values())
+
+    # Transactions
+
+    def _with_transactions(self) -> TransactionManager:
+        self._check_open()
+        if self._transactions is None:
+            raise ConfigurationError("transactional.id is missing: a producer without one has no transactions")
+        return self._transactions
+
+    async def init_transactions(self, timeout_s: float = 30.0) -> None:
+        """Register the ``transactional.id``, once: older producers that have it are fenced."""
+        await self._with_transactions().init(timeout_s)
+
+    async def begin_transaction(self) -> None:
+        """What is sent from here on is seen together, or not at all."""
+        self._with_transactions().begin()
+
+    async def commit_transaction(self, timeout_s: float = 30.0) -> None:
+        """Make everything of the transaction visible; raises `TransactionError` when it must be
+        aborted."""
+        await self._with_transactions().commit(lambda: self.flush(timeout_s), timeout_s)
+
+    async def abort_transaction(self, timeout_s: float = 30.0) -> None:
+        """Give the transaction up. Its records that were not sent yet fail."""
+        await self._with_transactions().abort(self._purge, timeout_s)
+
+    async def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, int], group_metadata: Any, timeout_s: float = 30.0
+    ) -> None:
+        """Commit a consumer's offsets with the transaction; ``group_metadata`` is
+        `VirtualConsumer.group_metadata`'s."""
+        await self._with_transactions().send_offsets(offsets, group_metadata, timeout_s)
+
+    def _purge(self) -> bool:
+        """Give up what waits; whether something was on its way."""
+        was_sending = False
+        for queue in self._queues.values():
+            if queue.task is not None:
+                queue.task.cancel()
+                queue.task = None
+                was_sending = True
+            self._fail_all(queue.waiting, DeliveryError("the transaction was aborted", name="_PURGE_QUEUE"))
+            queue.waiting.clear()
+        return was_sending
+
+    def _fail_all(self, batch: Iterable[_Pending], failure: ClientError) -> None:
+        for pending in batch:
+            if not pending.future.done():
+                pending.future.set_exception(failure)
+                if self._transactions is not None:
+                    pending.future.exception()  # the commit says it, too: the future may be left alone
+
+    def _begin_sequences(self) -> None:
+        for queue in self._queues.values():
+            queue.sequence = 0
 
     # One partition
 
@@ -226,14 +295,13 @@ class VirtualProducer(ProducerCalls[K_contra, V_contra]):
                     f"a record for {topic_partition.topic} was not delivered: {error}", code=error.code, name=error.name
                 )
                 failure.__cause__ = error
-                # A gap in the sequence numbers would be refused: begin a new sequence.
-                if self._settings.is_idempotent:
+                if self._transactions is not None:
+                    self._transactions.batch_failed(error)
+                elif self._settings.is_idempotent:
+                    # A gap in the sequence numbers would be refused: begin a new sequence.
                     self._producer = (-1, -1)
-                    for each in self._queues.values():
-                        each.sequence = 0
-                for pending in batch:
-                    if not pending.future.done():
-                        pending.future.set_exception(failure)
+                    self._begin_sequences()
+                self._fail_all(batch, failure)
             else:
                 for pending, delivery in zip(batch, delivered, strict=True):
                     if not pending.future.done():
@@ -247,13 +315,16 @@ class VirtualProducer(ProducerCalls[K_contra, V_contra]):
         self, topic_partition: TopicPartition, queue: _PartitionQueue, batch: list[_Pending]
     ) -> list[Delivery]:
         """Send a batch until its fate is known. Raises `ClientError`."""
-        if self._settings.is_idempotent:
+        if self._transactions is not None:
+            await self._add_to_transaction(self._transactions, topic_partition)
+        elif self._settings.is_idempotent:
             await self._identify()
         data = build_batch(
             [Record(n, each.timestamp_ms, each.key, each.value, each.headers) for n, each in enumerate(batch)],
             producer_id=self._producer[0],
             producer_epoch=self._producer[1],
             base_sequence=queue.sequence if self._settings.is_idempotent else -1,
+            is_transactional=self._transactions is not None,
         )
         queue.sequence += len(batch)
         loop = asyncio.get_running_loop()
@@ -293,16 +364,32 @@ class VirtualProducer(ProducerCalls[K_contra, V_contra]):
         acks = self._settings.acks
         # The brokers do not answer acks 0. A connection in order cannot skip an answer, so the
         # leader is asked for one, and the record counts as sent before it comes.
-        request = produce_request({topic_partition: data}, self._link.topic_ids, acks=acks or 1, timeout_ms=timeout_ms)
+        request = produce_request(
+            {topic_partition: data},
+            self._link.topic_ids,
+            acks=acks or 1,
+            timeout_ms=timeout_ms,
+            transactional_id=self._settings.transactional_id or None,
+        )
+        version = None
+        if self._transactions is not None:
+            version = min(await self._channels.version(leader, request.API_KEY), LAST_TRANSACTIONAL_VERSION)
         if not acks:
             sending = asyncio.get_running_loop().create_task(self._channels.send(leader, request))
             sending.add_done_callback(lambda task: task.cancelled() or task.exception())
             await asyncio.sleep(0)
             return ErrorCode.NONE, -1, -1, ""
-        response = await self._channels.send(leader, request, timeout_ms=timeout_ms + 1000)
+        response = await self._channels.send(leader, request, timeout_ms=timeout_ms + 1000, version=version)
         answer = response.responses[0].partition_responses[0]
         reason = answer.error_message or ""
         return ErrorCode.of(answer.error_code), answer.base_offset, answer.log_append_time_ms, reason
+
+    async def _add_to_transaction(self, transactions: TransactionManager, topic_partition: TopicPartition) -> None:
+        """The partition becomes part of the transaction, if one is open. Raises `ClientError`."""
+        if not transactions.takes_batches:
+            raise transactions.failure or DeliveryError("no transaction is open", name="_STATE")
+        await transactions.add_partition(topic_partition, self._settings.delivery_timeout_ms / 1000)
+        self._producer = transactions.identity
 
     async def _identify(self) -> None:
         async with self._identifying:

@@ -34,6 +34,8 @@ class VirtualProducerSettings:
     retries: int = 2_147_483_647
     backoff_ms: int = 100
     hashes_keys: bool = True
+    transactional_id: str = ""
+    transaction_timeout_ms: int = 60_000
 
 
 @dataclass(slots=True)
@@ -63,7 +65,9 @@ def producer_settings(properties: Mapping[str, Any]) -> VirtualProducerSettings:
     given = _Given(plan.librdkafka)
     acks = given.text("acks", "all")
     made.acks = _ALL if acks in ("all", "-1") else int(acks)
-    made.is_idempotent = given.flag("enable.idempotence", default=False)
+    made.transactional_id = given.text("transactional.id", "")
+    made.transaction_timeout_ms = given.number("transaction.timeout.ms", made.transaction_timeout_ms)
+    made.is_idempotent = given.flag("enable.idempotence", default=bool(made.transactional_id))
     made.linger_ms = given.number("linger.ms", made.linger_ms)
     made.batch_records = given.number("batch.num.messages", made.batch_records)
     made.queue_records = given.number("queue.buffering.max.messages", made.queue_records)
@@ -73,6 +77,8 @@ def producer_settings(properties: Mapping[str, Any]) -> VirtualProducerSettings:
     made.backoff_ms = given.number("retry.backoff.ms", made.backoff_ms)
     made.hashes_keys = given.one_of("partitioner", ("murmur2_random", "murmur2", "random")) != "random"
     given.refuse_rest("producer")
+    if made.transactional_id and not made.is_idempotent:
+        raise ConfigurationError("transactional.id needs enable.idempotence=true")
     if made.is_idempotent and made.acks != _ALL:
         raise ConfigurationError(f"enable.idempotence=true needs acks=all, not acks={acks}")
     return made

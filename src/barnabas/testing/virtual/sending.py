@@ -10,13 +10,22 @@ from barnabas.testing.virtual.link import ClusterLink
 from barnabas.wire.kafka.messages.init_producer_id import InitProducerIdRequest
 from barnabas.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
-__all__ = ["init_producer_id", "produce_request"]
+__all__ = ["LAST_TRANSACTIONAL_VERSION", "init_producer_id", "produce_request"]
+
+LAST_TRANSACTIONAL_VERSION = 11
+"""The last version of Produce in which a partition must be part of the transaction before its first
+batch."""
 
 _UNUSED_TIMEOUT_MS = 60_000
 
 
 def produce_request(
-    batches: Mapping[TopicPartition, bytes], topic_ids: Mapping[str, Uuid], *, acks: int, timeout_ms: int
+    batches: Mapping[TopicPartition, bytes],
+    topic_ids: Mapping[str, Uuid],
+    *,
+    acks: int,
+    timeout_ms: int,
+    transactional_id: str | None = None,
 ) -> ProduceRequest:
     """The request for one batch of each partition."""
     topics: dict[str, TopicProduceData] = {}
@@ -26,7 +35,9 @@ def produce_request(
             topics[name] = TopicProduceData(name=name, topic_id=topic_ids[name], partition_data=[])
         data = PartitionProduceData(index=topic_partition.partition, records=batch)
         topics[name].partition_data.append(data)
-    return ProduceRequest(transactional_id=None, acks=acks, timeout_ms=timeout_ms, topic_data=list(topics.values()))
+    return ProduceRequest(
+        transactional_id=transactional_id, acks=acks, timeout_ms=timeout_ms, topic_data=list(topics.values())
+    )
 
 
 async def init_producer_id(link: ClusterLink, timeout_s: float) -> tuple[int, int]:
