@@ -1,5 +1,6 @@
-"""Run simulated clusters: ``python tests/simulation/run.py --seeds 1-200``; with
-``--ensemble``, ensembles alone.
+"""Run simulated clusters: ``python tests/simulation/run.py --seeds 1-200``.
+
+With ``--ensemble`` ensembles alone, with ``--transactions`` clusters with transactional producers.
 
 Each failing seed is printed with what was wrong and with the command that runs it again;
 ``--trace FILE`` writes all its events to a file. The exit status is 1 if a seed failed.
@@ -18,9 +19,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from simulation.scenarios.ensemble_scenario import run_ensemble_seed
 from simulation.scenarios.runs import Result
 from simulation.scenarios.scenario import run_seed
+from simulation.scenarios.transaction_scenario import run_transaction_seed
 
 _SHOWN_VIOLATIONS = 3
 _CLUSTER = "make simulate SEEDS="
+_TRANSACTIONS = "python tests/simulation/run.py --transactions --seeds "
 _ENSEMBLE = "python tests/simulation/run.py --ensemble --seeds "
 
 
@@ -30,11 +33,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seeds", default="1-50", help="one seed, or FIRST-LAST (default 1-50)")
     parser.add_argument("--jobs", type=int, default=1, help="seeds that run at the same time")
     parser.add_argument("--ensemble", action="store_true", help="ensembles of coordination servers, without brokers")
+    parser.add_argument("--transactions", action="store_true", help="clusters with transactional producers")
     parser.add_argument("--trace", help="with one seed: write all that happened to this file")
     options = parser.parse_args(arguments)
     first, _, last = options.seeds.partition("-")
     seeds = range(int(first), int(last or first) + 1)
     run, again = (run_ensemble_seed, _ENSEMBLE) if options.ensemble else (run_seed, _CLUSTER)
+    if options.transactions:
+        run, again = run_transaction_seed, _TRANSACTIONS
     if options.trace:
         result = run(seeds[0], keep_trace=True)
         Path(options.trace).write_text("\n".join(result.trace or ()) + "\n", encoding="utf-8")

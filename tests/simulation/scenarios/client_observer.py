@@ -13,9 +13,10 @@ from typing import Any
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.testing.simulation.history import History
 from barnabas.testing.simulation.simulation import Simulation, broker_name
-from barnabas.testing.virtual.link import Answered
+from barnabas.testing.virtual.link import Answered, OnRequest
 from barnabas.wire.kafka.consumer_protocol import decode_assignment
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from barnabas.wire.kafka.messages.fetch import FetchRequest
 from barnabas.wire.kafka.messages.join_group import JoinGroupRequest
 from barnabas.wire.kafka.messages.list_offsets import ListOffsetsRequest
@@ -26,6 +27,7 @@ from barnabas.wire.kafka.messages.sync_group import SyncGroupRequest
 from barnabas.wire.kafka.records.batch_header import check_batch
 from barnabas.wire.kafka.records.records import read_records
 from simulation.scenarios.group_facts import GroupFacts
+from simulation.scenarios.transaction_facts import TransactionFacts
 
 __all__ = ["ClientObserver"]
 
@@ -45,6 +47,7 @@ class ClientObserver:
         """What the client has read of each partition, in responses that count."""
         self.high_watermarks: dict[TopicPartition, int] = {}
         """The last ones seen."""
+        self._others: list[OnRequest] = []
         self._watched: dict[type, Callable[[int, Any], Answered | None]] = {MetadataRequest: self._metadata}
 
     def watch_records(self) -> None:
@@ -60,8 +63,16 @@ class ClientObserver:
             OffsetCommitRequest: partial(self._offset_commit, facts),
         }
 
+    def watch_transactions(self, facts: TransactionFacts, on_request: OnRequest) -> None:
+        """Note which partitions become part of transactions; ``on_request`` sees every request,
+        too."""
+        self._watched |= {AddPartitionsToTxnRequest: partial(self._add_partitions, facts)}
+        self._others.append(on_request)
+
     def on_request(self, broker_id: int, message: Any) -> Answered | None:
         """A request is about to leave."""
+        for other in self._others:
+            other(broker_id, message)
         watch = self._watched.get(type(message))
         return None if watch is None else watch(broker_id, message)
 
@@ -142,7 +153,8 @@ class ClientObserver:
                 answer.high_watermark,
             )
         self.high_watermarks[topic_partition] = answer.high_watermark
-        reached = self._records(topic_partition, bytes(answer.records or b""), position, answer.high_watermark)
+        data = bytes(answer.records or b"")
+        reached = self._records(topic_partition, data, position, answer.high_watermark, answer.last_stable_offset)
         self.positions[topic_partition] = reached
         known = history.partition(topic_partition)
         known.polled_upto = max(known.polled_upto, reached)
@@ -169,7 +181,9 @@ class ClientObserver:
         length = int.from_bytes(data[at + 8 : at + 12], "big", signed=True)
         return length > 0 and at + 12 + length > len(data)
 
-    def _records(self, topic_partition: TopicPartition, data: bytes, position: int, high_watermark: int) -> int:
+    def _records(
+        self, topic_partition: TopicPartition, data: bytes, position: int, high_watermark: int, stable_offset: int
+    ) -> int:
         """Check a response's records; the offset behind them."""
         history = self._history
         known = history.partition(topic_partition)
@@ -181,6 +195,11 @@ class ClientObserver:
                 if len(data) - at > _LEAST_CUT_BYTES and not self._is_cut(data, at):
                     history.violation(f"{topic_partition}: the batch for offset {position} cannot be read: {error}")
                 break
+            if header.is_transactional and header.last_offset >= stable_offset:
+                history.violation(
+                    f"{topic_partition}: {header.last_offset} of a transaction is not below "
+                    f"the last stable offset {stable_offset}"
+                )
             for record in read_records(data, at):
                 if record.offset < position:
                     continue
@@ -190,7 +209,8 @@ class ClientObserver:
                     history.violation(
                         f"{topic_partition}: {record.offset} is not below the high watermark {high_watermark}"
                     )
-                history.read(topic_partition, record.offset, record.value or b"", record.key)
+                if not header.is_control:
+                    history.read(topic_partition, record.offset, record.value or b"", record.key)
                 position = record.offset + 1
             position = max(position, header.last_offset + 1)
             at += header.size_bytes
@@ -219,6 +239,13 @@ class ClientObserver:
                         self._history.listed(topic_partition, answer.offset, end_offset)
 
         return answered if asked else None
+
+    # Transactions
+
+    def _add_partitions(self, facts: TransactionFacts, _: int, request: AddPartitionsToTxnRequest) -> None:
+        for topic in request.v3_and_below_topics:
+            for number in topic.partitions:
+                facts.added.add((request.v3_and_below_producer_id, TopicPartition(topic.name, number)))
 
     # The group
 

@@ -24,7 +24,7 @@ from simulation.scenarios.clients import ClusterClient
 from simulation.scenarios.fault_injector import FaultInjector
 from simulation.scenarios.log_damage import damage_some_log
 
-__all__ = ["FAULTS", "cut_off"]
+__all__ = ["FAULTS", "cut_off", "hit"]
 
 _BOOT_S = (7.0, 12.0)
 _CUT_S = (0.2, 12.0)
@@ -108,7 +108,7 @@ def _controller(faults: FaultInjector) -> bool:
     active = [m for m in simulation.brokers if m.is_serving and m.server.components.controller.is_active]
     if not active:
         return False
-    _hit(faults, rng.choice(active))
+    hit(faults, rng.choice(active))
     return True
 
 
@@ -121,11 +121,12 @@ def _leader(faults: FaultInjector) -> bool:
     ]
     if not led:
         return False
-    _hit(faults, faults.rng.choice(led))
+    hit(faults, faults.rng.choice(led))
     return True
 
 
-def _hit(faults: FaultInjector, machine: Machine) -> None:
+def hit(faults: FaultInjector, machine: Machine) -> None:
+    """A broker is killed, paused past its session, or cut off from the coordination service."""
     simulation, rng = faults.simulation, faults.rng
     how = rng.randrange(3)
     if how == 0:

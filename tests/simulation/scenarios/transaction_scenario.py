@@ -1,0 +1,322 @@
+"""One run of transactions in a simulated cluster: transactional producers, copiers, faults, a calm
+end, the checks.
+
+Producers send transactions to the topic ``original``; copiers consume, copy and produce to ``copy``
+with their offsets in the transaction. Requests come late and again. Brokers and the coordinators of
+transactions are killed, paused, cut off and moved; no fault takes the data of a disk. Afterwards
+`transaction_facts` and `transaction_checks` say what must hold.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from barnabas.base.ids import TopicPartition
+from barnabas.base.randomness import Random
+from barnabas.client.errors import ClientError
+from barnabas.testing.simulation.cluster_view import ClusterView
+from barnabas.testing.simulation.simulation import Machine, Simulation, broker_name
+from barnabas.testing.virtual.consumer import VirtualConsumer
+from simulation.scenarios.admin import create_simulated_topic
+from simulation.scenarios.clients import ClusterClient
+from simulation.scenarios.fault_injector import FaultInjector
+from simulation.scenarios.faults import FAULTS, hit
+from simulation.scenarios.plan import TopicPlan
+from simulation.scenarios.runs import Result, inject_faults, run_scenario
+from simulation.scenarios.transaction_checks import check_bounds, check_markers, partitions_held_back
+from simulation.scenarios.transaction_facts import TransactionFacts
+from simulation.scenarios.transactional_producers import TransactionalCopier, TransactionalProducer
+
+__all__ = ["TRANSACTION_FAULTS", "TransactionPlan", "run_transaction_seed", "transaction_plan_of"]
+
+_BROKERS = 3
+_ORIGINAL, _COPY = "original", "copy"
+_STATE_TOPIC = "__transaction_state"
+_GROUP = "copiers"
+_START_TIMEOUT_S = 60
+_HEAL_TIMEOUT_S = 120
+_CAUGHT_UP_S = 60
+_LOOK_S = 0.5
+_POLL_S = 0.5
+_CALM_EVERY = 5
+_MOST_FAULTS = 4
+_SETTINGS = {
+    "offsets.topic.replication.factor": "3",
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.state.log.min.isr": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    "min.insync.replicas": "2",
+}
+_READING = {
+    "key.deserializer": "bytes",
+    "value.deserializer": "bytes",
+    "auto.offset.reset": "earliest",
+    "isolation.level": "read_committed",
+}
+
+
+def _coordinator(faults: FaultInjector) -> bool:
+    """A coordinator of transactions is killed, paused past its session, or cut off from the
+    coordination service."""
+    view = ClusterView(faults.simulation)
+    leaders = [view.leader(each) for each in view.partitions() if each.topic == _STATE_TOPIC]
+    machines = [faults.simulation.machine(broker_name(each)) for each in leaders if each >= 0]
+    running = [machine for machine in machines if machine.is_running]
+    if not running:
+        return False
+    hit(faults, faults.rng.choice(running))
+    return True
+
+
+_SPARING = ("kill", "pause", "partition", "split", "controller", "leader", "roll", "loss", "slow disk", "restart")
+TRANSACTION_FAULTS: dict[str, Callable[[FaultInjector], bool]] = {
+    **{name: FAULTS[name] for name in _SPARING},
+    "coordinator": _coordinator,
+}
+"""Those that leave what the disks have."""
+
+
+@dataclass(slots=True)
+class TransactionPlan:
+    """A run."""
+
+    producers: int
+    copiers: int
+    partitions: int
+    duration_s: float
+    faults: tuple[str, ...]
+    mean_fault_gap_s: float
+    mean_pause_s: float = 0.3
+    repeated_share: float = 0.1
+
+
+def transaction_plan_of(seed: int) -> TransactionPlan:
+    """What a seed decides before its run."""
+    rng = Random(f"{seed} transaction plan")
+    names = sorted(TRANSACTION_FAULTS)
+    faults = tuple(sorted(rng.sample(names, rng.randint(1, _MOST_FAULTS)))) if seed % _CALM_EVERY else ()
+    return TransactionPlan(
+        producers=rng.randint(1, 3),
+        copiers=rng.choice((0, 1, 1, 2)),
+        partitions=rng.randint(1, 3),
+        duration_s=rng.choice((10.0, 15.0, 25.0)),
+        faults=faults,
+        mean_fault_gap_s=rng.choice((2.0, 4.0)),
+        repeated_share=rng.choice((0.0, 0.1, 0.3)),
+    )
+
+
+class TransactionReader:
+    """Reads topics from their beginning at read_committed, and looks at what it is handed."""
+
+    def __init__(self, client: ClusterClient, facts: TransactionFacts, partitions: list[TopicPartition]) -> None:
+        self._client = client
+        self._facts = facts
+        self._partitions = partitions
+        self.seen: dict[TopicPartition, dict[int, bytes]] = {each: {} for each in partitions}
+        self.is_stopping = False
+        client.observer.watch_records()
+        self.task = client.spawn(self._run())
+
+    def has_reached_end(self) -> bool:
+        """Whether all is read, up to the high watermarks last seen."""
+        observer = self._client.observer
+        return all(
+            observer.high_watermarks.get(each, 1 << 62) <= observer.positions.get(each, 0) for each in self._partitions
+        )
+
+    async def _run(self) -> None:
+        consumer: VirtualConsumer[bytes, bytes] = VirtualConsumer(self._client.link, _READING)
+        consumer.assign(dict.fromkeys(self._partitions, 0))
+        while not self.is_stopping:
+            try:
+                await self._read(consumer)
+            except ClientError as error:
+                self._client.history.violation(f"reading ended with {error}", error)
+                return
+        await self._read(consumer)
+
+    async def _read(self, consumer: VirtualConsumer[bytes, bytes]) -> None:
+        for record in await consumer.consume(10_000, _POLL_S):
+            topic_partition = TopicPartition(record.topic, record.partition)
+            value = record.value or b""
+            known = self.seen[topic_partition].setdefault(record.offset, value)
+            if known != value:
+                self._client.history.violation(f"{topic_partition}: {record.offset} was {known!r}, and is {value!r}")
+            self._facts.check_seen(topic_partition, value)
+
+
+class TransactionScenario:
+    """One run; see the module."""
+
+    def __init__(self, simulation: Simulation, plan: TransactionPlan) -> None:
+        self._simulation = simulation
+        self._plan = plan
+        self._history = simulation.history
+        self._facts = TransactionFacts(simulation.history)
+        self._view = ClusterView(simulation)
+        self._injector = FaultInjector(simulation, simulation.random("faults"), wiping=_never, damaged=_never_damaged)
+        self.fault_counts: dict[str, int] = {}
+        self._workers: list[TransactionalProducer | TransactionalCopier] = []
+        self._readers: list[TransactionReader] = []
+        simulation.broker_settings.update(_SETTINGS)
+        self._history.true_leader = self._view.leader
+        self._partitions = [TopicPartition(topic, n) for topic in (_ORIGINAL, _COPY) for n in range(plan.partitions)]
+
+    async def run(self) -> None:
+        """From the first start to the checks."""
+        simulation = self._simulation
+        simulation.start_coordination()
+        for broker_id in range(_BROKERS):
+            simulation.start_broker(broker_id)
+        await simulation.until(self._all_serve, _START_TIMEOUT_S, "the cluster starts")
+        watching = simulation.loop.create_task(self._watch())
+        if not self._history.violations:
+            await self._load()
+            await self._end()
+        watching.cancel()
+        for machine in simulation.brokers:
+            await simulation.stop(machine)
+        if not self._history.violations:
+            check_markers(simulation, self._facts, {_ORIGINAL, _COPY})
+
+    def _all_serve(self) -> bool:
+        machines: list[Machine] = [*self._simulation.coordination, *self._simulation.brokers]
+        return all(machine.is_serving for machine in machines)
+
+    def _client(self, name: str) -> ClusterClient:
+        return ClusterClient(self._simulation, name, range(_BROKERS))
+
+    async def _watch(self) -> None:
+        while True:
+            check_bounds(self._simulation)
+            await asyncio.sleep(_LOOK_S)
+
+    async def _load(self) -> None:
+        plan, facts = self._plan, self._facts
+        admin = self._client("admin")
+        for topic in (_ORIGINAL, _COPY):
+            await admin.spawn(create_simulated_topic(admin, topic, TopicPlan(plan.partitions), _BROKERS))
+        self._readers.append(TransactionReader(self._client("reader"), facts, self._partitions))
+        originals = [each for each in self._partitions if each.topic == _ORIGINAL]
+        for number in range(plan.producers):
+            name = f"producer-{number}"
+            self._workers.append(
+                TransactionalProducer(
+                    self._client(name),
+                    name,
+                    facts,
+                    originals,
+                    mean_pause_s=plan.mean_pause_s,
+                    repeated_share=plan.repeated_share,
+                )
+            )
+        for number in range(plan.copiers):
+            name = f"copier-{number}"
+            self._workers.append(
+                TransactionalCopier(
+                    self._client(name),
+                    name,
+                    facts,
+                    _GROUP,
+                    _ORIGINAL,
+                    _COPY,
+                    mean_pause_s=plan.mean_pause_s,
+                    repeated_share=plan.repeated_share,
+                )
+            )
+        faults = self._simulation.loop.create_task(
+            inject_faults(self._injector, TRANSACTION_FAULTS, plan.faults, plan.mean_fault_gap_s, self.fault_counts)
+        )
+        await asyncio.sleep(plan.duration_s)
+        self._injector.is_over = True
+        faults.cancel()
+        await asyncio.wait([faults])
+        if not faults.cancelled():
+            faults.result()
+
+    async def _end(self) -> None:
+        simulation = self._simulation
+        for machine in (*simulation.coordination, *simulation.brokers):
+            machine.is_wanted = True
+        simulation.heal()
+        await simulation.until(self._all_serve, _HEAL_TIMEOUT_S, "all servers serve again after healing")
+        await self._stop([each for each in self._workers if isinstance(each, TransactionalProducer)])
+        await self._all_stable()
+        if self._plan.copiers:
+            await simulation.until(self._is_copied, _CAUGHT_UP_S, "the copiers catch up")
+        await self._stop([each for each in self._workers if isinstance(each, TransactionalCopier)])
+        await self._all_stable()
+        last = TransactionReader(self._client("last-reader"), self._facts, self._partitions)
+        self._readers.append(last)
+        await simulation.until(last.has_reached_end, _CAUGHT_UP_S, "a new reader reads all")
+        for reader in self._readers:
+            reader.is_stopping = True
+        await simulation.until(
+            lambda: all(reader.task.done() for reader in self._readers), _CAUGHT_UP_S, "the readers finish"
+        )
+        for work in (*self._workers, *self._readers):
+            if work.task.done():
+                work.task.result()
+        if not self._history.violations:
+            self._check(last)
+
+    async def _stop(self, workers: "list[TransactionalProducer] | list[TransactionalCopier]") -> None:
+        for worker in workers:
+            worker.is_stopping = True
+        await self._simulation.until(
+            lambda: all(worker.task.done() for worker in workers), _HEAL_TIMEOUT_S, "transactional producers finish"
+        )
+
+    async def _all_stable(self) -> None:
+        """Transactions that were left open end with their time-out; nothing holds readers back for
+        ever."""
+        view, simulation = self._view, self._simulation
+        if not await simulation.until(
+            lambda: not partitions_held_back(simulation, view), _CAUGHT_UP_S, "all transactions end"
+        ):
+            for text in partitions_held_back(simulation, view):
+                self._history.violation(text)
+
+    def _is_copied(self) -> bool:
+        """Whether every value that the reader has seen of the originals is among the copies that it
+        has seen."""
+        reader = self._readers[0]
+        if not reader.has_reached_end():
+            return False
+        count = {
+            topic: sum(len(seen) for each, seen in reader.seen.items() if each.topic == topic)
+            for topic in (_ORIGINAL, _COPY)
+        }
+        return count[_COPY] >= count[_ORIGINAL]
+
+    def _check(self, last: TransactionReader) -> None:
+        self._facts.check_all({each: seen.values() for each, seen in last.seen.items()})
+        for reader in self._readers:
+            for topic_partition, seen in reader.seen.items():
+                if seen != last.seen[topic_partition]:
+                    self._history.violation(f"{topic_partition}: two readers at read_committed saw different records")
+        if self._plan.copiers:
+            originals, copies = (
+                [value for each, seen in last.seen.items() if each.topic == topic for value in seen.values()]
+                for topic in (_ORIGINAL, _COPY)
+            )
+            self._facts.check_copies(originals, copies)
+        if not self._plan.faults and self._history.counts.get("transactions committed", 0) < 5:
+            self._history.violation("the run was vacuous")
+
+
+def _never(_: Machine) -> None:
+    raise AssertionError("no fault of these runs takes the data of a disk")
+
+
+def _never_damaged(machine: Machine, *_: object) -> None:
+    _never(machine)
+
+
+def run_transaction_seed(seed: int, *, keep_trace: bool = False, plan: TransactionPlan | None = None) -> Result:
+    """One run; what went wrong is in the result."""
+    drawn = plan or transaction_plan_of(seed)
+    return run_scenario(seed, lambda simulation: TransactionScenario(simulation, drawn), keep_trace=keep_trace)
