@@ -20,6 +20,7 @@ from barnabas.cli.log_files import dump_log
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.lost_data import LostData
 from barnabas.log.partition_log import Origin, PartitionLog
+from barnabas.log.producer_state import WITHOUT_VERIFICATION
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.records.batch_header import read_headers
 from barnabas.wire.kafka.records.compression import CompressionType
@@ -47,7 +48,7 @@ def open_dirs(directory: Path, cluster_id: str = "cluster") -> LogDirs:
 
 def put(log: PartitionLog, data: bytearray, *, origin: int = Origin.CLIENT, leader_epoch: int | None = None) -> int:
     epoch = max(log.leader_epochs.latest_epoch, 0) if leader_epoch is None else leader_epoch
-    info = log.append_as_leader(data, leader_epoch=epoch, now_ms=NOW, origin=origin)
+    info = log.append_as_leader(data, leader_epoch=epoch, now_ms=NOW, origin=origin, guard=WITHOUT_VERIFICATION)
     log.update_high_watermark(log.log_end_offset)
     return info.last_offset - info.first_offset + 1
 

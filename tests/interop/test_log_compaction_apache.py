@@ -23,6 +23,7 @@ from barnabas.log.compaction.compaction import Compaction
 from barnabas.log.compaction.plan import CompactionLimits, CompactionOutcome
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.partition_log import Origin, PartitionLog
+from barnabas.log.producer_state import WITHOUT_VERIFICATION
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.records.compression import CompressionType
 from barnabas.wire.kafka.records.control import EndMarker, build_end_marker
@@ -55,7 +56,9 @@ def open_dirs(directory: Path, cluster_id: str = "cluster") -> LogDirs:
 
 
 def put(log: PartitionLog, data: bytearray, origin: int = Origin.CLIENT) -> None:
-    log.append_as_leader(data, leader_epoch=max(log.leader_epochs.latest_epoch, 0), now_ms=NOW, origin=origin)
+    log.append_as_leader(
+        data, leader_epoch=max(log.leader_epochs.latest_epoch, 0), now_ms=NOW, origin=origin, guard=WITHOUT_VERIFICATION
+    )
     log.update_high_watermark(log.log_end_offset)
 
 

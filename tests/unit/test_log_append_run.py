@@ -15,7 +15,7 @@ from test_log_partition import NOW, new_log
 from barnabas.log.append_checks import unpack_header
 from barnabas.log.append_run import MOST_BATCHES
 from barnabas.log.partition_log import PartitionLog
-from barnabas.log.producer_state import encode_producer_snapshot
+from barnabas.log.producer_state import WITHOUT_VERIFICATION, encode_producer_snapshot
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.records.batch_header import seal
 from barnabas.wire.kafka.records.compression import CompressionType
@@ -277,6 +277,6 @@ def test_a_transaction_that_is_open_takes_no_batch_outside_of_it(tmp_path: Path)
     begun = build_batch(
         [Record(0, NOW, None, b"v")], producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True
     )
-    log.append_as_leader(begun, leader_epoch=0, now_ms=NOW)
+    log.append_as_leader(begun, leader_epoch=0, now_ms=NOW, guard=WITHOUT_VERIFICATION)
     assert taken(log, [usual(1)]) == [-1]
     assert append_alone(log, usual(1)) == ErrorCode.INVALID_TXN_STATE

@@ -27,6 +27,7 @@ from barnabas.log.compaction.ordinary_batches import Block
 from barnabas.log.compaction.plan import CompactionLimits
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.partition_log import Origin, PartitionLog
+from barnabas.log.producer_state import WITHOUT_VERIFICATION
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.records.batch_header import HEADER, BatchHeader, read_headers, seal
 from barnabas.wire.kafka.records.compression import CompressionType, compress
@@ -66,7 +67,9 @@ def put(log: PartitionLog, *pairs: tuple[str, str | None], now_ms: int = NOW, **
         Record(number, now_ms, key.encode(), None if value is None else value.encode())
         for number, (key, value) in enumerate(pairs)
     ]
-    info = log.append_as_leader(build_batch(records, **options), leader_epoch=0, now_ms=now_ms)
+    info = log.append_as_leader(
+        build_batch(records, **options), leader_epoch=0, now_ms=now_ms, guard=WITHOUT_VERIFICATION
+    )
     log.update_high_watermark(log.log_end_offset)
     return info.first_offset
 

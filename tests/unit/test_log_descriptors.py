@@ -16,6 +16,7 @@ from barnabas.base.files import File, OsFiles, is_descriptor_shortage
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.partition_log import Origin, PartitionLog
+from barnabas.log.producer_state import WITHOUT_VERIFICATION
 from barnabas.log.segment.open_files import OpenFiles
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -83,7 +84,7 @@ def steps(dirs: LogDirs) -> list[Callable[[], object]]:
     def transaction(producer_id: int) -> None:
         records = [Record(0, NOW, b"k", b"aborted")]
         batch = build_batch(records, producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
-        log().append_as_leader(batch, leader_epoch=2, now_ms=NOW, origin=Origin.COORDINATOR)
+        log().append_as_leader(batch, leader_epoch=2, now_ms=NOW, origin=Origin.COORDINATOR, guard=WITHOUT_VERIFICATION)
 
     def abort(producer_id: int) -> None:
         marker = build_end_marker(

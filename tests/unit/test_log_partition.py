@@ -17,6 +17,7 @@ from barnabas.base.tasks import done_here
 from barnabas.log import timestamps
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.partition_log import Origin, PartitionLog, UnexpectedOffsetError
+from barnabas.log.producer_state import WITHOUT_VERIFICATION
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.records.batch_header import read_header, read_headers
@@ -54,6 +55,7 @@ def batch(count: int = 1, *, timestamp: int = NOW, size: int = 10, **options: ob
 
 
 def append(log: PartitionLog, data: bytearray | None = None, **options: int) -> tuple[int, int]:
+    options.setdefault("guard", WITHOUT_VERIFICATION)
     info = log.append_as_leader(data or batch(), leader_epoch=options.pop("leader_epoch", 0), now_ms=NOW, **options)
     log.update_high_watermark(log.log_end_offset)
     return info.first_offset, info.last_offset

@@ -27,6 +27,7 @@ from barnabas.log.checkpoints import (
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.lost_data import LOST_DATA, LostData, read_lost_data, write_lost_data
 from barnabas.log.partition_log import Origin, PartitionLog
+from barnabas.log.producer_state import WITHOUT_VERIFICATION
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.records.control import EndMarker, build_end_marker
 from barnabas.wire.kafka.records.records import Record, build_batch
@@ -372,7 +373,7 @@ def filled_with_transactions(directory: Path) -> list[tuple[int, int, int]]:
             [Record(0, NOW, None, b"v" * 30)], producer_id=7 + number % 2, producer_epoch=0,
             base_sequence=number // 2, is_transactional=True,
         )  # fmt: skip
-        log.append_as_leader(records, leader_epoch=0, now_ms=NOW)
+        log.append_as_leader(records, leader_epoch=0, now_ms=NOW, guard=WITHOUT_VERIFICATION)
         marker = build_end_marker(
             EndMarker(number % 3 == 0, 1), offset=0, timestamp_ms=NOW, producer_id=7 + number % 2, producer_epoch=0,
             leader_epoch=0,

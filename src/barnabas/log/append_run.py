@@ -43,7 +43,7 @@ from barnabas.log.availability import Availability
 from barnabas.log.components import LogComponents
 from barnabas.log.conversion import looks_at_records, needs_record_validation
 from barnabas.log.local_log import AppendInfo, must_roll, write_batches
-from barnabas.log.producer_state import Origin, ProducerBatch, advance_sequence
+from barnabas.log.producer_state import Origin, ProducerBatch, VerificationGuard, advance_sequence
 from barnabas.log.record_checks import AT_ONCE, SHORT_CHECKS, DeferredCheck, LongCheckError, RecordValidator
 from barnabas.log.segment.segment import AppendedBatch
 from barnabas.log.settings import CODECS, LogConfig
@@ -132,7 +132,12 @@ class AppendRun:
     # ---- a batch of any kind
 
     def add_alone(
-        self, records: memoryview, header: HeaderFields, origin: int = Origin.CLIENT, checks: RecordValidator = AT_ONCE
+        self,
+        records: memoryview,
+        header: HeaderFields,
+        origin: int = Origin.CLIENT,
+        checks: RecordValidator = AT_ONCE,
+        guard: VerificationGuard | None = None,
     ) -> AppendInfo:
         """Take the one batch in ``records``, whose header this is, as the only one.
 
@@ -158,7 +163,7 @@ class AppendRun:
                 f"The batch has {size} bytes, more than segment.bytes allows ({config.segment_bytes})",
             )
         if header[9] >= 0:
-            duplicate = self._check_producer(header, origin, records)
+            duplicate = self._check_producer(header, origin, records, guard)
             if duplicate is not None:
                 return self._duplicate(duplicate)
         timestamp_ms, log_append_time_ms = header[8], -1
@@ -193,7 +198,9 @@ class AppendRun:
         validate_batch(records, header, config, Origin.COORDINATOR, now_ms)
         return records, header
 
-    def _check_producer(self, header: HeaderFields, origin: int, records: memoryview) -> ProducerBatch | None:
+    def _check_producer(
+        self, header: HeaderFields, origin: int, records: memoryview, guard: VerificationGuard | None = None
+    ) -> ProducerBatch | None:
         """Check a producer's batch against the state of the log's producers.
 
         Returns the batch that it repeats.
@@ -210,6 +217,7 @@ class AppendRun:
                 delta,
                 is_transactional=bool(attributes & TRANSACTIONAL),
                 origin=origin,
+                guard=guard,
             )
         try:
             marker = read_end_marker(records)

@@ -46,7 +46,7 @@ from barnabas.log.holes import Holes, MissingRecordsError
 from barnabas.log.leader_epochs import EpochEndOffset
 from barnabas.log.local_log import AppendInfo
 from barnabas.log.lost_data import LostData, remove_lost_data, write_lost_data
-from barnabas.log.producer_state import Origin
+from barnabas.log.producer_state import Origin, VerificationGuard
 from barnabas.log.read import FetchSlice, aborted_transactions, read_segments
 from barnabas.log.record_checks import AT_ONCE, RecordValidator
 from barnabas.log.recovery import LoadedLog, LogOptions
@@ -200,15 +200,16 @@ class PartitionLog:
         now_ms: int,
         origin: int = Origin.CLIENT,
         checks: RecordValidator = AT_ONCE,
+        guard: VerificationGuard | None = None,
     ) -> AppendInfo:
         """Append the one batch in ``records`` (changed in place if it is writable, not
         kept) at the end of the log.
 
-        It is a run of one: see `AppendRun.add_alone` for ``checks`` and the errors, and
+        It is a run of one: see `AppendRun.add_alone` for ``checks``, ``guard`` and the errors, and
         `AppendRun.write`. `awaits_sync` says whether to sync before responding; the caller does it.
         """
         run = self.begin_run(leader_epoch, now_ms)
-        info = run.add_alone(memoryview(records), unpack_header(records), origin, checks)
+        info = run.add_alone(memoryview(records), unpack_header(records), origin, checks, guard)
         run.write()
         return info
 

@@ -7,6 +7,11 @@ it got the first time), the epoch of the coordinator that last ended a transacti
 offset of the open transaction. The state is a function of the log; ``.snapshot`` files (named by
 the first offset they do not cover) save reading it all again at a start.
 
+What is not in the log are verifications (KIP-890). Before a leader appends the first batch of a
+transaction, it asks the transaction coordinator whether the partition is part of that transaction.
+A `VerificationGuard` stands for the question. It is void once the transaction has a batch here, or
+a marker is appended: then the answer may be about an earlier transaction.
+
 Snapshot file, big-endian: version 1 (2), CRC32C of all after it (4), number of entries (4), then
 an entry: producer id (8), producer epoch (2), last sequence (4), last offset (8), last offset -
 first offset of the last batch (4), timestamp (8), coordinator epoch (4), first offset of the
@@ -23,11 +28,13 @@ from barnabas.base.errors import CorruptDataError
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = [
+    "WITHOUT_VERIFICATION",
     "CompletedTransaction",
     "Origin",
     "ProducerBatch",
     "ProducerEntry",
     "ProducerState",
+    "VerificationGuard",
     "advance_sequence",
     "decode_snapshot",
     "encode_producer_snapshot",
@@ -48,6 +55,24 @@ class Origin:
     """A producer: sequences are checked, control batches are refused."""
     COORDINATOR = 1
     """This broker's own group or transaction coordinator."""
+
+
+class VerificationGuard:
+    """The question whether a partition is part of a producer's transaction.
+
+    Kafka: VerificationStateEntry."""
+
+    __slots__ = ("lowest_sequence", "started_ms")
+
+    def __init__(self, sequence: int, started_ms: int) -> None:
+        self.lowest_sequence = sequence
+        """The lowest sequence that was to be appended meanwhile. A batch behind it
+        is not appended before it."""
+        self.started_ms = started_ms
+
+
+WITHOUT_VERIFICATION = VerificationGuard(_MAX_SEQUENCE, 0)
+"""In place of a guard where verification is switched off."""
 
 
 class ProducerBatch(NamedTuple):
@@ -116,7 +141,7 @@ def advance_sequence(sequence: int, delta: int) -> int:
 class ProducerState:
     """All producers of one log, and its transactions that keep the last stable offset back."""
 
-    __slots__ = ("_finished", "_open", "entries")
+    __slots__ = ("_finished", "_open", "_verifications", "entries")
 
     def __init__(self) -> None:
         self.entries: dict[int, ProducerEntry] = {}
@@ -125,6 +150,76 @@ class ProducerState:
         self._finished: dict[int, int] = {}
         """First offset -> last offset of transactions whose marker is not below the
         high watermark yet."""
+        self._verifications: dict[int, dict[tuple[str, int], VerificationGuard]] = {}
+        """Producer id -> transactional id and epoch -> guard. Who claims a producer id under
+        another transactional id does not touch the guard of its owner."""
+
+    # Verification
+
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether a producer in this epoch has a transaction with a batch here, and
+        without a marker."""
+        entry = self.entries.get(producer_id)
+        return entry is not None and entry.transaction_first_offset >= 0 and entry.epoch == epoch
+
+    def start_verification(
+        self, producer_id: int, epoch: int, transactional_id: str, sequence: int, now_ms: int
+    ) -> VerificationGuard | None:
+        """Begin to verify a batch with this first sequence (-1: none).
+
+        None if the transaction is verified already."""
+        if self.has_open_transaction(producer_id, epoch):
+            return None
+        guards = self._verifications.setdefault(producer_id, {})
+        guard = guards.get((transactional_id, epoch))
+        if guard is None:
+            guard = guards[transactional_id, epoch] = VerificationGuard(sequence, now_ms)
+        elif sequence < guard.lowest_sequence:
+            guard.lowest_sequence = sequence
+        return guard
+
+    def refuse_verification(self, producer_id: int, guard: VerificationGuard) -> None:
+        """The coordinator knows no such transaction.
+
+        After an error that passes, the guard stays for the next attempt."""
+        guards = self._verifications.get(producer_id, {})
+        for key, other in tuple(guards.items()):
+            if other is guard:
+                del guards[key]
+        if not guards:
+            self._verifications.pop(producer_id, None)
+
+    def check_verified(
+        self,
+        producer_id: int,
+        epoch: int,
+        base_sequence: int,
+        guard: VerificationGuard | None,
+        origin: int,
+    ) -> None:
+        """Whether a transactional batch may follow.
+
+        ``guard`` is the verification that it has behind it. Raises `KafkaError`: INVALID_TXN_STATE,
+        OUT_OF_ORDER_SEQUENCE_NUMBER.
+        """
+        if guard is WITHOUT_VERIFICATION or self.has_open_transaction(producer_id, epoch):
+            return
+        guards = self._verifications.get(producer_id, {})
+        if guard is None or not any(
+            other is guard and other_epoch == epoch for (_, other_epoch), other in guards.items()
+        ):
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"A record of producer {producer_id} in epoch {epoch} was not part of an ongoing transaction",
+            )
+        if origin == Origin.CLIENT and base_sequence > guard.lowest_sequence:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Sequence {base_sequence} of producer {producer_id} comes before {guard.lowest_sequence}, the earliest "
+                "one seen in this transaction",
+            )
+
+    # Batches and markers
 
     def check(
         self,
@@ -135,13 +230,15 @@ class ProducerState:
         *,
         is_transactional: bool,
         origin: int,
+        guard: VerificationGuard | None = None,
     ) -> ProducerBatch | None:
         """Whether a data batch may follow.
 
         Returns the batch that it repeats, if it is among the last five; then it must not. Raises
         `KafkaError`: INVALID_RECORD for a client's batch without a sequence, INVALID_PRODUCER_EPOCH
         for an epoch below the known one, OUT_OF_ORDER_SEQUENCE_NUMBER for a gap, INVALID_TXN_STATE
-        for a plain batch inside an open transaction.
+        for a plain batch inside an open transaction, and for a transactional one of a transaction
+        that is not verified (see `check_verified`).
         """
         if base_sequence < 0 and origin == Origin.CLIENT:
             raise KafkaError(
@@ -151,6 +248,8 @@ class ProducerState:
         if entry is None:
             # Nothing is known, perhaps because retention removed it: any sequence is
             # taken (KIP-360).
+            if is_transactional:
+                self.check_verified(producer_id, epoch, base_sequence, guard, origin)
             return None
         if epoch < entry.epoch:
             raise KafkaError(
@@ -174,7 +273,9 @@ class ProducerState:
                     f"Sequence {base_sequence} of producer {producer_id} does not follow {entry.last_sequence}: "
                     f"{expected} is expected",
                 )
-        if entry.transaction_first_offset >= 0 and not is_transactional:
+        if is_transactional:
+            self.check_verified(producer_id, epoch, base_sequence, guard, origin)
+        elif entry.transaction_first_offset >= 0:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
                 f"Producer {producer_id} has an open transaction and sent a batch outside of it",
@@ -204,9 +305,11 @@ class ProducerState:
             del batches[0]
         batches.append(ProducerBatch(advance_sequence(base_sequence, delta), last_offset, delta, timestamp_ms))
         entry.timestamp_ms = timestamp_ms
-        if is_transactional and entry.transaction_first_offset < 0:
-            entry.transaction_first_offset = first_offset
-            self._open[first_offset] = producer_id
+        if is_transactional:
+            self._verifications.pop(producer_id, None)
+            if entry.transaction_first_offset < 0:
+                entry.transaction_first_offset = first_offset
+                self._open[first_offset] = producer_id
 
     def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
         """Whether an end marker may follow.
@@ -235,6 +338,7 @@ class ProducerState:
         Returns the transaction it ends, None when it held no record here. Call `complete` with it
         when the transaction index has it.
         """
+        self._verifications.pop(producer_id, None)
         entry = self.entries.get(producer_id)
         if entry is None:
             entry = self.entries[producer_id] = ProducerEntry(producer_id, epoch)
@@ -281,7 +385,8 @@ class ProducerState:
             self._finished = {first: last for first, last in self._finished.items() if last >= high_watermark}
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget producers without an open transaction that were silent for ``expiration_ms``."""
+        """Forget producers without an open transaction that were silent for
+        ``expiration_ms``, and old verifications."""
         expired = [
             producer_id
             for producer_id, entry in self.entries.items()
@@ -289,11 +394,18 @@ class ProducerState:
         ]
         for producer_id in expired:
             del self.entries[producer_id]
+        for producer_id, guards in tuple(self._verifications.items()):
+            for key, guard in tuple(guards.items()):
+                if now_ms - guard.started_ms >= expiration_ms:
+                    del guards[key]
+            if not guards:
+                del self._verifications[producer_id]
 
     def reset(self, entries: Iterable[ProducerEntry] = ()) -> None:
         """Start again from a snapshot's entries."""
         self.entries = {entry.producer_id: entry for entry in entries}
         self._finished.clear()
+        self._verifications.clear()
         self._open = {
             entry.transaction_first_offset: entry.producer_id
             for entry in self.entries.values()

@@ -21,6 +21,7 @@ from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.dirs.new_folders import FolderTask
 from barnabas.log.leader_epochs import EpochsToWrite
 from barnabas.log.partition_log import AppendInfo, Origin, PartitionLog
+from barnabas.log.producer_state import VerificationGuard
 from barnabas.log.record_checks import AT_ONCE, RecordValidator
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -140,13 +141,14 @@ class ReplicaManager:
         acks: int,
         now_ms: int,
         origin: int = Origin.CLIENT,
+        guard: VerificationGuard | None = None,
     ) -> AppendInfo:
         """Append one batch to a partition that we lead.
 
         ``now_ms`` is wall time (for LogAppendTime). Raises `KafkaError` as `appendable` and
         `append_batch` do.
         """
-        return append_batch(self, self.appendable(topic_partition, acks), records, now_ms, origin)
+        return append_batch(self, self.appendable(topic_partition, acks), records, now_ms, origin, guard=guard)
 
     def appendable(self, topic_partition: TopicPartition, acks: int, topic_id: Uuid = ZERO_UUID) -> Partition:
         """Our replica, if it takes appends now. ``topic_id`` is that of the topic; `ZERO_UUID`
@@ -501,15 +503,16 @@ def append_batch(
     now_ms: int,
     origin: int = Origin.CLIENT,
     checks: RecordValidator = AT_ONCE,
+    guard: VerificationGuard | None = None,
 ) -> AppendInfo:
     """Append one batch, in a write of its own, to a partition that is `ReplicaManager.appendable`.
 
     ``checks`` decides when the records are checked. With `SHORT_CHECKS`, a check that takes long
-    raises `LongCheckError`. Raises `KafkaError` KAFKA_STORAGE_ERROR, and what the log finds wrong
-    with the batch.
+    raises `LongCheckError`. ``guard`` is the verification of a transaction's first batch. Raises
+    `KafkaError` KAFKA_STORAGE_ERROR, and what the log finds wrong with the batch.
     """
     info: AppendInfo = partition.log.append_as_leader(
-        records, leader_epoch=partition.leader_epoch, now_ms=now_ms, origin=origin, checks=checks
+        records, leader_epoch=partition.leader_epoch, now_ms=now_ms, origin=origin, checks=checks, guard=guard
     )
     count = 0 if info.duplicate else info.last_offset - info.first_offset + 1
     replicas.appended(partition, 1, info.last_offset, count, len(records) if count else 0, now_ms)
