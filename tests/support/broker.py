@@ -261,6 +261,7 @@ class DataPath:
             "metadata": self.metadata,
             "features": FeatureCache(),
             "replicas": self.replicas,
+            "transaction_verifier": None,
             "log_dirs": self.log_dirs,
             "fetch_sessions": self.fetch_sessions,
             "fetch_handler": self.fetch_handler,

@@ -17,6 +17,7 @@ from barnabas.wire.kafka.messages.update_metadata import (
 )
 from support.broker import DataPath, Wire
 from support.slicing import thread_at_once
+from support.transaction_coordinators import Coordinators
 
 PARTITION = 3  # of group "g"
 TOPIC_ID = Uuid(bytes(range(16)))
@@ -37,6 +38,7 @@ class GroupBroker(DataPath):
         self.is_beside = False
         """Whether the code that runs is in a thread."""
         self.spawned: list[Coroutine[Any, Any, None]] = []
+        self.coordinators = Coordinators(self.metadata)
         self.groups = GroupService(
             self.config,
             self.replicas,
@@ -47,6 +49,7 @@ class GroupBroker(DataPath):
             rng=self.rng,
             spawn=self.spawned.append,
             runner=Runner(self.clock, self.timers, self.in_thread),
+            verifier=self.coordinators.verifier,
         )
         self.groups.start()
         self.replicas.on_leadership(self.groups.leadership_changed)

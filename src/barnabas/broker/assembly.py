@@ -61,6 +61,7 @@ from barnabas.broker.replication.quotas import ReplicationQuotas
 from barnabas.broker.replication.replica_manager import ReplicaManager, write_leader_epochs
 from barnabas.broker.replication.selection import PreferredReadReplica, replica_selector
 from barnabas.broker.replication.service import AlterPartitionSender, FetcherDependencies, ReplicaFetcherManager
+from barnabas.broker.replication.transaction_verification import AddPartitionsToTxnManager
 from barnabas.broker.requests.connection_quotas import ConnectionLimits, ConnectionQuotas, canonical_address
 from barnabas.broker.requests.dispatch import Dispatcher
 from barnabas.broker.requests.purgatory import Purgatory
@@ -164,6 +165,11 @@ class BrokerComponents:
         self._make_configuration()
         self._make_replication()
         self._make_controller()
+        self.transaction_verifier = AddPartitionsToTxnManager(
+            self.metadata,
+            self.interpreter.start,
+            is_enabled=environment.config["transaction.partition.verification.enable"],
+        )
         self._make_groups_and_topics()
         self._make_storage()
         self._make_dispatcher()
@@ -332,6 +338,7 @@ class BrokerComponents:
             rng=environment.rng,
             spawn=environment.spawn,
             runner=self.runner,
+            verifier=self.transaction_verifier,
         )
         self.producer_ids = ProducerIds(environment.broker_id)
         self.transactions = TransactionService(
@@ -411,6 +418,7 @@ class BrokerComponents:
             metadata=self.metadata,
             features=self.features,
             replicas=self.replicas,
+            transaction_verifier=None,
             log_dirs=self.log_dirs,
             storage=self.storage,
             fetch_sessions=self.fetch_sessions,

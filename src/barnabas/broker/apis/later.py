@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from barnabas.base.clock import CallLater
-from barnabas.base.tasks import Runner, Task
+from barnabas.base.tasks import AnyTask, Perform, Runner
 from barnabas.broker.apis.first_updates import FirstUpdates
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.configuration.broker_config import BrokerConfig
@@ -124,9 +124,12 @@ def _fail(request: Request, code: ErrorCode) -> None:
         request.fail(code)
 
 
-def serve(runner: Runner, request: Request, work: Task[None]) -> None:
-    """Do work that answers ``request``; if it fails before, the answer carries the error."""
-    runner.start(work, None, answer_failure, request)
+def serve(runner: Runner, request: Request, work: AnyTask[None], perform: Perform | None = None) -> None:
+    """Do work that answers ``request``; if it fails before, the answer carries the error.
+
+    ``perform`` does its effects.
+    """
+    runner.start(work, perform, answer_failure, request)
 
 
 def answer_failure(request: Request, error: Exception) -> None:

@@ -41,14 +41,17 @@ from barnabas.broker.replication.delayed_produce import DelayedProduce
 from barnabas.broker.replication.produce_append import (
     NO_HEADER,
     PRODUCE_TOPIC_IDS,
+    AppendTask,
     Batch,
     Produce,
     ProduceHead,
     ProduceOptions,
     ProduceTopic,
     append,
+    perform_wait,
 )
 from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.replication.transaction_verification import AddPartitionsToTxnManager
 from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.broker.requests.request import Request
 from barnabas.log.conversion import RejectedRecordsError
@@ -80,16 +83,20 @@ class Parts(NamedTuple):
     purgatory: Purgatory
     metadata: MetadataCache
     replicas: ReplicaManager
+    transaction_verifier: AddPartitionsToTxnManager | None
 
 
 def handle(parts: Parts, request: Request) -> None:
     """Append what the request carries, then answer as its acks ask."""
-    serve(parts.runner, request, _produce(parts, request))
+    serve(parts.runner, request, _produce(parts, request), perform_wait)
 
 
-def _produce(parts: Parts, request: Request) -> Task[None]:
+def _produce(parts: Parts, request: Request) -> AppendTask[None]:
     produce = yield from read_message(request.message, request.version, request.client_id, parts.metadata.topic_name)
-    yield from append(parts.replicas, [produce], parts.clock.wall_ms(), parts.clock.wall_ms, parts.clock.time_slice)
+    clock = parts.clock
+    yield from append(
+        parts.replicas, [produce], clock.wall_ms(), clock.wall_ms, clock.time_slice, parts.transaction_verifier
+    )
     delayed = DelayedProduce(parts.replicas)
     reply = partial(_reply, parts, request, produce)
     if delayed.add_request(produce):
@@ -255,6 +262,7 @@ API = ApiHandler(
         services.purgatory,
         services.metadata,
         services.replicas,
+        services.transaction_verifier,
     ),
     fail,
     max_request_bytes=LIMIT_OF_ALL,

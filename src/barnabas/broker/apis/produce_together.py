@@ -22,12 +22,13 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from barnabas.base.files import FileSlice
-from barnabas.base.tasks import Beside, Task
+from barnabas.base.tasks import Beside
 from barnabas.broker.apis.produce import Parts, response_to
 from barnabas.broker.apis.produce_parts import ReadProduce, read_parts
 from barnabas.broker.apis.produce_template import Templates
+from barnabas.broker.cluster.steps import Wait
 from barnabas.broker.replication.delayed_produce import DelayedProduce
-from barnabas.broker.replication.produce_append import append
+from barnabas.broker.replication.produce_append import AppendTask, append, perform_wait
 from barnabas.broker.requests.purgatory import DelayedOperation
 from barnabas.broker.requests.request import ClientFacts
 from barnabas.log.append_run import MOST_BATCHES
@@ -83,8 +84,10 @@ class ProduceTogether:
             return start, [], None
         parts = self._parts
         produced = [produce for _, produce, _ in requests]
-        work = append(parts.replicas, produced, now_ms, parts.clock.wall_ms, parts.clock.time_slice)
-        is_under_way, step = False, None
+        clock = parts.clock
+        work = append(parts.replicas, produced, now_ms, clock.wall_ms, clock.time_slice, parts.transaction_verifier)
+        is_under_way = False
+        step: Beside | Wait | None = None
         for step in work:  # there is none in what is usual
             done = sum(produce.is_appended for produce in produced)
             is_under_way = step is not None or any(produce.outcomes for produce in produced[done:])
@@ -141,7 +144,7 @@ class _Unanswered:
         self._delayed: dict[int, DelayedProduce] = {}
         """By timeout."""
         self._operations: list[DelayedOperation] = []
-        self._work: Task[None] | None = None
+        self._work: AppendTask[None] | None = None
         """What is left of the append, and then to do."""
         self.count = len(self._requests)
         # These refer to this object. Without them nothing is left for the garbage collector when
@@ -156,8 +159,9 @@ class _Unanswered:
         self.count = len(self._requests)
         return answers
 
-    def append_later(self, step: Beside | None, work: Task[None]) -> None:
-        """Go on with an append that waits for a thread, or for others to have their turn."""
+    def append_later(self, step: Beside | Wait | None, work: AppendTask[None]) -> None:
+        """Go on with an append that waits for a thread or another broker, or gives
+        others a turn."""
         self._work = self._append(step, work)
 
     def wait(self, send: Callable[[list[bytes], bool], None], close: Callable[[], None]) -> None:
@@ -165,7 +169,7 @@ class _Unanswered:
         if self._work is None:
             self._begin()
         else:
-            self._parts.runner.start(self._work)
+            self._parts.runner.start(self._work, perform_wait)
 
     def abandon(self) -> None:
         for operation in self._operations:
@@ -174,7 +178,7 @@ class _Unanswered:
         self._requests.clear()
         self._send = self._close = None
 
-    def _append(self, step: Beside | None, work: Task[None]) -> Task[None]:
+    def _append(self, step: Beside | Wait | None, work: AppendTask[None]) -> AppendTask[None]:
         try:
             yield step
             yield from work

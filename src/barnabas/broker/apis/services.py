@@ -27,6 +27,7 @@ from barnabas.broker.metadata.features import FeatureCache
 from barnabas.broker.replication.delayed_fetch import FetchHandler
 from barnabas.broker.replication.fetch_sessions import FetchSessions
 from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.replication.transaction_verification import AddPartitionsToTxnManager
 from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.broker.storage.service import StorageService
 from barnabas.broker.topics.topics import Topics
@@ -57,6 +58,8 @@ class Services:
     metadata: MetadataCache
     features: FeatureCache
     replicas: ReplicaManager
+    transaction_verifier: AddPartitionsToTxnManager | None
+    """None while this broker takes no part in transactions."""
     log_dirs: LogDirs
     storage: StorageService
     fetch_sessions: FetchSessions

@@ -1,11 +1,12 @@
-"""What an OffsetCommit asks for, and its records.
+"""What an OffsetCommit or a TxnOffsetCommit asks for, who may ask for it, and its records.
 
 An `OffsetCommit` says what is to be done, whichever reader read it from the request's bytes
 (`barnabas.broker.apis.offset_commit`). Its preparation reads only the request and the metadata, so
 other requests may run between its slices. What depends on the group is decided in one step
 afterwards (`GroupCoordinator.commit_offsets`).
 
-In Kafka: the first half of `GroupMetadataManager.storeOffsets`.
+In Kafka: `GroupCoordinator.validateOffsetCommit`, and the first half of
+`GroupMetadataManager.storeOffsets`.
 """
 
 from collections.abc import Callable, Container, Sequence
@@ -15,16 +16,38 @@ from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.base.numbers import LARGEST_INT64
 from barnabas.base.tasks import Task
 from barnabas.base.tuples import new_tuple
+from barnabas.broker.groups.group import Group, GroupState
 from barnabas.broker.groups.offsets import NO_EXPIRATION, CommittedOffset
 from barnabas.broker.groups.records import MOST_PLAIN_OFFSETS, add_offset_records, encode_plain_offsets
+from barnabas.log.producer_state import VerificationGuard
 from barnabas.wire.kafka.errors import ErrorCode
 
-__all__ = ["CommitSender", "OffsetCommit", "PartitionsOf", "TopicOffsets"]
+__all__ = [
+    "CommitSender",
+    "CommitTransaction",
+    "OffsetCommit",
+    "PartitionsOf",
+    "TopicOffsets",
+    "check_sender",
+    "check_transactional_sender",
+    "commit_error",
+]
 
 PartitionsOf = Callable[[str], Container[int]]
 """The partitions of a topic in the cluster's metadata; none for a topic that does not exist."""
 
 _PARTITIONS_A_STEP = 256
+_ERRORS = {
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+}
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
@@ -35,6 +58,67 @@ class CommitSender(NamedTuple):
     generation_id_or_member_epoch: int
     member_id: str
     group_instance_id: str | None
+
+
+class CommitTransaction(NamedTuple):
+    """The transaction in which offsets are committed."""
+
+    producer_id: int
+    producer_epoch: int
+    guard: VerificationGuard | None
+    """The verification of its first batch in the partition of the group."""
+
+
+def commit_error(error: ErrorCode) -> ErrorCode:
+    """The error of a commit whose append, or verification, ended with one
+    (`maybeConvertOffsetCommitError`)."""
+    return _ERRORS.get(error, error)
+
+
+def check_sender(group: Group | None, sender: CommitSender) -> ErrorCode:
+    """Whether the sender may commit: a member of the generation, or any client while
+    the group is empty."""
+    generation_id = sender.generation_id_or_member_epoch
+    if group is None:
+        # Without group management any client may commit; an unknown generation is an old one.
+        return ErrorCode.NONE if generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if generation_id < 0 and group.state is GroupState.EMPTY:
+        return ErrorCode.NONE
+    if generation_id < 0 and not sender.member_id and sender.group_instance_id is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    error = _check_generation(group, sender)
+    if not error and group.state is GroupState.COMPLETING_REBALANCE:
+        # The member knows the generation but has no assignment in it; it commits
+        # again after SyncGroup.
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return error
+
+
+def check_transactional_sender(group: Group | None, sender: CommitSender) -> ErrorCode:
+    """Whether the sender may commit in its transaction (KIP-447).
+
+    One that says it is a member must be one of the generation, whatever state the group is in. One
+    that says nothing, as clients before version 3 do, is fenced by its transactional id alone.
+    """
+    generation_id = sender.generation_id_or_member_epoch
+    if group is None:
+        return ErrorCode.NONE if generation_id < 0 else ErrorCode.UNKNOWN_MEMBER_ID
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if generation_id < 0 and (
+        group.state is GroupState.EMPTY or (not sender.member_id and sender.group_instance_id is None)
+    ):
+        return ErrorCode.NONE
+    return _check_generation(group, sender)
+
+
+def _check_generation(group: Group, sender: CommitSender) -> ErrorCode:
+    error = group.check_member(sender.member_id, sender.group_instance_id)
+    if not error and sender.generation_id_or_member_epoch != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    return error
 
 
 class TopicOffsets(NamedTuple):
@@ -53,9 +137,9 @@ class TopicOffsets(NamedTuple):
 class OffsetCommit:
     """An OffsetCommit request, what it writes, and its outcome."""
 
-    __slots__ = ("codes", "encoded", "partitions", "retention_ms", "sender", "topics", "values")
+    __slots__ = ("codes", "encoded", "partitions", "retention_ms", "sender", "topics", "transaction", "values")
 
-    def __init__(self, sender: CommitSender, topics: Sequence[TopicOffsets], retention_ms: int) -> None:
+    def __init__(self, sender: CommitSender, topics: Sequence[TopicOffsets], retention_ms: int = -1) -> None:
         """``retention_ms`` is -1 for the broker's own."""
         self.sender = sender
         self.topics = topics
@@ -67,6 +151,8 @@ class OffsetCommit:
         """What is written, as columns, if the group allows it."""
         self.encoded = bytearray()
         """The same as records of a batch."""
+        self.transaction: CommitTransaction | None = None
+        """The transaction that commits the offsets, once it is verified; None without one."""
 
     def refuse(self, error: ErrorCode) -> None:
         """Answer for all partitions that exist with an error."""

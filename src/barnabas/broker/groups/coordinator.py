@@ -21,7 +21,7 @@ from typing import Any
 from barnabas.base.clock import Now
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.broker.groups.commits import CommitSender, OffsetCommit
+from barnabas.broker.groups.commits import OffsetCommit, check_sender, check_transactional_sender, commit_error
 from barnabas.broker.groups.deleted_partitions import DeletedPartitions
 from barnabas.broker.groups.effects import Append, Effect, GroupSettings, Outbox
 from barnabas.broker.groups.group import Group, GroupState
@@ -30,6 +30,7 @@ from barnabas.broker.groups.member_responses import join_error, sync_error
 from barnabas.broker.groups.membership import GroupMembership
 from barnabas.broker.groups.records import GroupRecord, OffsetRecord, StoredRecord
 from barnabas.broker.groups.timers import Timers
+from barnabas.broker.groups.transactions import OpenTransactions
 from barnabas.broker.metadata.internal_topics import partition_of
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.heartbeat import HeartbeatRequest
@@ -51,18 +52,6 @@ _MOST_PROTOCOLS = 100
 _MOST_METADATA_BYTES = 1 << 20
 """A member's metadata stays in memory while it is in the group. A consumer of 10,000
 topics has less."""
-
-_COMMIT_ERRORS = {
-    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-}
 
 
 def _is_too_large(request: JoinGroupRequest) -> bool:
@@ -97,6 +86,7 @@ class GroupCoordinator:
         self.is_active = True
         self._partitions: dict[int, _Partition] = {}
         self._groups: dict[str, Group] = {}
+        self.transactions = OpenTransactions(self._groups.get)
         self._to_expire: list[Group] = []
         """The groups whose offsets this check has yet to look at, the last one first."""
         self._deleted = DeletedPartitions()
@@ -268,10 +258,12 @@ class GroupCoordinator:
         """Write what a prepared commit has; ``to`` gets it with its outcome."""
         out = self._out
         out.now = now
-        request = commit.sender
-        error = self._check_commit(request)
+        request, transaction = commit.sender, commit.transaction
         group = self._groups.get(request.group_id)
-        if group is not None and group.members and not error:
+        error = self.check(request.group_id, may_be_empty=True)
+        if not error:
+            error = (check_sender if transaction is None else check_transactional_sender)(group, request)
+        if group is not None and group.members and not error and transaction is None:
             self._membership.touch_session(group, request.member_id)
         if error:
             commit.refuse(error)
@@ -288,38 +280,10 @@ class GroupCoordinator:
         def written(error: ErrorCode) -> None:
             group.offsets.end(partitions)
             if error:
-                commit.fail(_COMMIT_ERRORS.get(error, error))
+                commit.fail(commit_error(error))
             self._out.reply(to, commit)
 
-        self._out.append(group, (), written, commit.encoded, (partitions, values))
-
-    def _check_commit(self, request: CommitSender) -> ErrorCode:
-        """Whether the sender may commit: a member of the generation, or any client
-        while the group is empty."""
-        error = self.check(request.group_id, may_be_empty=True)
-        if error:
-            return error
-        group = self._groups.get(request.group_id)
-        generation_id = request.generation_id_or_member_epoch
-        if group is None:
-            # Without group management any client may commit; an unknown generation is an old one.
-            return ErrorCode.NONE if generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
-        if group.state is GroupState.DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if generation_id < 0 and group.state is GroupState.EMPTY:
-            return ErrorCode.NONE
-        if generation_id < 0 and not request.member_id and request.group_instance_id is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        error = group.check_member(request.member_id, request.group_instance_id)
-        if error:
-            return error
-        if generation_id != group.generation_id:
-            return ErrorCode.ILLEGAL_GENERATION
-        if group.state is GroupState.COMPLETING_REBALANCE:
-            # The member knows the generation but has no assignment in it; it commits
-            # again after SyncGroup.
-            return ErrorCode.REBALANCE_IN_PROGRESS
-        return ErrorCode.NONE
+        self._out.append(group, (), written, commit.encoded, (partitions, values), commit.transaction)
 
     # Deletion: tombstones, and the end of empty groups without offsets
 
@@ -439,6 +403,7 @@ class GroupCoordinator:
             known.leader_epoch = max(known.leader_epoch, leader_epoch)
             return False
         self._partitions[partition] = _Partition(leader_epoch)
+        self.transactions.start_loading(partition)
         return True
 
     def is_awaited(self, partition: int, leader_epoch: int) -> bool:
@@ -457,6 +422,7 @@ class GroupCoordinator:
         # There may be 100,000, almost all of them without members.
         self._groups.update(loader.groups)
         owned.group_ids.update(loader.groups)
+        self.transactions.finish_loading(partition, loader.open_transactions)
         for group in [group for group in loader.groups.values() if group.members]:
             self._membership.loaded(group)
         return self._out.take()
@@ -468,6 +434,7 @@ class GroupCoordinator:
         if owned is None or (leader_epoch is not None and leader_epoch < owned.leader_epoch):
             return []
         del self._partitions[partition]
+        self.transactions.unload(partition)
         for group_id in owned.group_ids:
             group = self._groups.pop(group_id)
             if group.state is not GroupState.DEAD:
@@ -479,7 +446,8 @@ def _apply(append: Append, base_offset: int, now: Now) -> None:
     """Take over into the group what is in the log from ``base_offset`` on."""
     group = append.group
     if append.offsets is not None:
-        group.offsets.apply_batch(*append.offsets, base_offset)
+        if append.transaction is None:  # a transaction's wait for its marker
+            group.offsets.apply_batch(*append.offsets, base_offset)
         return
     for record in append.records:
         if isinstance(record, OffsetRecord):

@@ -11,6 +11,7 @@ from barnabas.base.clock import Now
 from barnabas.base.files import Buffer
 from barnabas.base.ids import TopicPartition
 from barnabas.base.settings import Values
+from barnabas.broker.groups.commits import CommitTransaction
 from barnabas.broker.groups.group import Group
 from barnabas.broker.groups.offsets import CommittedOffset
 from barnabas.broker.groups.records import GroupRecord, StoredRecord
@@ -51,7 +52,7 @@ class Append:
     The edge reports the outcome to `GroupCoordinator.committed` or `GroupCoordinator.failed`.
     """
 
-    __slots__ = ("done", "encoded", "group", "offsets", "records")
+    __slots__ = ("done", "encoded", "group", "offsets", "records", "transaction")
 
     def __init__(
         self,
@@ -60,6 +61,7 @@ class Append:
         done: Callable[[ErrorCode], None] | None,
         encoded: Buffer | None = None,
         offsets: OffsetColumns | None = None,
+        transaction: CommitTransaction | None = None,
     ) -> None:
         self.group = group
         self.records = records
@@ -67,6 +69,8 @@ class Append:
         """The records as `build_batch_around` takes them, where they are known."""
         self.offsets = offsets
         """Offsets to commit, as columns; then ``records`` is empty, and they are encoded."""
+        self.transaction = transaction
+        """The transaction that commits them. They take no effect before its marker."""
         self.done = done
         """What to decide once the outcome is known; None when it was (a timeout came first)."""
 
@@ -112,8 +116,9 @@ class Outbox:
         done: Callable[[ErrorCode], None],
         encoded: Buffer | None = None,
         offsets: OffsetColumns | None = None,
+        transaction: CommitTransaction | None = None,
     ) -> None:
-        self._effects.append(Append(group, records, done, encoded, offsets))
+        self._effects.append(Append(group, records, done, encoded, offsets, transaction))
 
     def take(self) -> list[Effect]:
         """The effects since the last call."""

@@ -67,6 +67,9 @@ class Loader:
         """Keyed by all but the last four bytes of the record's key, then by these. For an offset
         these are its partition, so group and topic are decoded once."""
         self._transactions: dict[int, dict[bytes, tuple[bytes | None, int]]] = {}
+        self.open_transactions: dict[int, set[str]] = {}
+        """Producer ids without a marker behind their offsets, with the groups that these are
+        of; known with ``groups``."""
 
     def read(self, batches: Buffer) -> Iterator[int]:
         """Read a piece of the log.
@@ -184,7 +187,10 @@ class Loader:
                     yield None
         for producer_id, pending in self._transactions.items():
             for key, (value, base_offset) in pending.items():
-                self._apply(key, value, base_offset, producer_id)
+                known = latest.get(key[:-4], {}).get(key[-4:])
+                # Else a tombstone came after it.
+                if known is None or known[0] is not None or known[-1] < base_offset:
+                    self._apply(key, value, base_offset, producer_id)
         yield None
 
     def _apply_many(self, head: bytes, items: list[tuple[bytes, _Latest]]) -> None:
@@ -238,5 +244,6 @@ class Loader:
                 group.load(record.value)
         elif producer_id is not None:
             group.offsets.apply_transactional(producer_id, record.topic_partition, record.value, base_offset)
+            self.open_transactions.setdefault(producer_id, set()).add(record.group_id)
         elif isinstance(record, OffsetRecord) and record.value is not None:
             group.offsets.apply(record.topic_partition, record.value, base_offset)

@@ -4,12 +4,14 @@ Three tables by partition. ``committed`` holds what records of ``__consumer_offs
 those are committed; only `GroupOffsets.apply`, its forms for many partitions, and
 `GroupOffsets.remove` change it. ``_writing`` counts the commits on their way to the log: such an
 offset is not stable (KIP-447), does not expire and keeps its group alive. ``transactional`` holds,
-for each producer id, what a transaction has written and not yet committed or aborted.
+for each producer id, what an open transaction has in the log. Its end marker commits or drops it
+(`GroupOffsets.end_transaction`).
 
 In Kafka: the offset tables of `GroupMetadata`.
 """
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import NamedTuple
 
 from barnabas.base.ids import TopicPartition
@@ -125,16 +127,44 @@ class GroupOffsets:
         else:
             pending[topic_partition] = (value, record_offset)
 
+    def apply_transactional_batch(
+        self,
+        producer_id: int,
+        partitions: Sequence[TopicPartition],
+        values: Sequence[CommittedOffset],
+        record_offset: int,
+    ) -> None:
+        """As `apply_transactional` for each of these in their order, all from one batch."""
+        pending = self.transactional.setdefault(producer_id, {})
+        pending.update(zip(partitions, zip(values, repeat(record_offset)), strict=False))
+
+    def end_transaction(self, producer_id: int, marker_offset: int, *, committed: bool) -> None:
+        """A marker ends what the producer has written before it.
+
+        What came after is of its next transaction."""
+        pending = self.transactional.pop(producer_id, None)
+        if pending is None:
+            return
+        later = {}
+        for topic_partition, (value, record_offset) in pending.items():
+            if record_offset > marker_offset:
+                later[topic_partition] = (value, record_offset)
+            elif committed:
+                self.apply(topic_partition, value, record_offset)
+        if later:
+            self.transactional[producer_id] = later
+
     def remove(self, topic_partition: TopicPartition, record_offset: int) -> None:
-        """A tombstone was written for the partition; what was committed after it stays."""
+        """A tombstone was written for the partition; what was written after it stays."""
+        for producer_id, pending in tuple(self.transactional.items()):
+            if topic_partition in pending and pending[topic_partition][1] < record_offset:
+                del pending[topic_partition]
+                if not pending:
+                    del self.transactional[producer_id]
         if self._record_offsets.get(topic_partition, -1) > record_offset:
             return
         self.committed.pop(topic_partition, None)
         self._record_offsets.pop(topic_partition, None)
-        for producer_id, pending in tuple(self.transactional.items()):
-            pending.pop(topic_partition, None)
-            if not pending:
-                del self.transactional[producer_id]
 
     # Reading
 
@@ -147,9 +177,10 @@ class GroupOffsets:
 
     def is_unstable(self, topic_partition: TopicPartition) -> bool:
         """Whether an offset of the partition is decided on but not committed (KIP-447)."""
-        return topic_partition in self._writing or any(
-            topic_partition in pending for pending in self.transactional.values()
-        )
+        return topic_partition in self._writing or self._is_in_transaction(topic_partition)
+
+    def _is_in_transaction(self, topic_partition: TopicPartition) -> bool:
+        return any(topic_partition in pending for pending in self.transactional.values())
 
     def is_written_before(self, topic_partition: TopicPartition, record_offset: int) -> bool:
         """Whether the record of a committed offset stands before a place in the log."""
@@ -160,9 +191,10 @@ class GroupOffsets:
     ) -> list[TopicPartition]:
         """Partitions whose offset has outlived the retention (KIP-211).
 
-        The retention counts from ``since_ms`` (when the group lost its last member) or, with None,
-        from each commit; an offset with an expiry time of its own (OffsetCommit v2 to v4) goes by
-        that. Topics in ``subscribed`` stay.
+        The retention counts from ``since_ms`` (when the group lost its last member) or, with
+        None, from each commit; an offset with an expiry time of its own (OffsetCommit v2 to v4)
+        goes by that. Topics in ``subscribed`` stay, and partitions of which a transaction is
+        about to commit another offset.
         """
         found = []
         for topic_partition, value in self.committed.items():
@@ -172,6 +204,6 @@ class GroupOffsets:
                 due = now_ms >= value.expire_timestamp_ms
             else:
                 due = now_ms - (value.commit_timestamp_ms if since_ms is None else since_ms) >= retention_ms
-            if due:
+            if due and not self._is_in_transaction(topic_partition):
                 found.append(topic_partition)
         return found

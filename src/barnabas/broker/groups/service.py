@@ -24,7 +24,7 @@ from barnabas.base.randomness import Random
 from barnabas.base.task_futures import future_of
 from barnabas.base.tasks import Beside, Runner, Task
 from barnabas.broker.configuration.broker_config import BrokerConfig
-from barnabas.broker.groups.commits import OffsetCommit
+from barnabas.broker.groups.commits import CommitTransaction, OffsetCommit, commit_error
 from barnabas.broker.groups.coordinator import GroupCoordinator
 from barnabas.broker.groups.deletion import GroupDeletion, delete_offsets, prepare_offset_deletion
 from barnabas.broker.groups.effects import Append, Effect, GroupSettings, Replies, Reply
@@ -34,8 +34,10 @@ from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.metadata.internal_topics import OFFSETS_TOPIC
 from barnabas.broker.replication.delayed_produce import DelayedProduce
 from barnabas.broker.replication.partition import ALL_IN_SYNC, Partition
+from barnabas.broker.replication.produce_append import AppendTask
 from barnabas.broker.replication.reads import LOG_END
 from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.replication.transaction_verification import AddPartitionsToTxnManager, TransactionalProducer
 from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.log.partition_log import AppendInfo, Origin
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -45,6 +47,7 @@ from barnabas.wire.kafka.messages.join_group import JoinGroupRequest
 from barnabas.wire.kafka.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from barnabas.wire.kafka.messages.offset_delete import OffsetDeleteRequest
 from barnabas.wire.kafka.messages.sync_group import SyncGroupRequest
+from barnabas.wire.kafka.records.batch_header import NO_SEQUENCE
 from barnabas.wire.kafka.records.compression import CompressionType
 from barnabas.wire.kafka.records.records import build_batch_around
 
@@ -78,6 +81,7 @@ class GroupService:
         rng: Random,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         runner: Runner,
+        verifier: AddPartitionsToTxnManager,
     ) -> None:
         self._config = config
         self._replicas = replicas
@@ -87,6 +91,7 @@ class GroupService:
         self._call_later = call_later
         self._spawn = spawn
         self._runner = runner
+        self._verifier = verifier
         self._encoding = runner.lane()
         """Appends that wait for a large batch to be encoded."""
         self._commit_timeout_ms: int = config["offsets.commit.timeout.ms"]
@@ -146,6 +151,38 @@ class GroupService:
         max_metadata_bytes = self.coordinator.settings.offset_metadata_max_bytes
         yield from commit.prepare(self._metadata.partitions, max_metadata_bytes, self._clock.wall_ms())
         self._perform(self.coordinator.commit_offsets(commit, to, self._now()))
+
+    def commit_in_transaction(
+        self, commit: OffsetCommit, producer: TransactionalProducer, to: Callable[[OffsetCommit], None]
+    ) -> AppendTask[None]:
+        """As `commit_offsets` of what a transaction commits, after its coordinator has
+        confirmed the transaction."""
+        coordinator = self.coordinator
+        max_metadata_bytes = coordinator.settings.offset_metadata_max_bytes
+        yield from commit.prepare(self._metadata.partitions, max_metadata_bytes, self._clock.wall_ms())
+        group_id = commit.sender.group_id
+        error = coordinator.check(group_id, may_be_empty=True)
+        if commit.partitions and not error:
+            topic_partition = TopicPartition(OFFSETS_TOPIC, coordinator.partition_for(group_id))
+            partition = self._replicas.get(topic_partition)
+            verification = self._verifier.begin(producer)
+            if partition is not None and partition.is_leader:  # else the append is refused
+                verification.start(partition.log, NO_SEQUENCE, self._clock.wall_ms())
+            if verification.is_needed:
+                yield verification.wait
+            error = commit_error(verification.error_of(topic_partition))
+            commit.transaction = CommitTransaction(
+                producer.producer_id, producer.epoch, verification.guard_of(topic_partition)
+            )
+        if error:
+            commit.refuse(error)
+            to(commit)
+        else:
+            self._perform(coordinator.commit_offsets(commit, to, self._now()))
+
+    def transaction_ended(self, number: int, producer_id: int, marker_offset: int, *, is_commit: bool) -> None:
+        """A transaction's marker is in a partition of the offsets topic, and replicated."""
+        self.coordinator.transactions.ended(number, producer_id, marker_offset, is_commit=is_commit)
 
     def delete_offsets(self, request: OffsetDeleteRequest, to: ReplyTo) -> Task[None]:
         deletion = yield from prepare_offset_deletion(request, self._metadata.partitions)
@@ -211,7 +248,19 @@ class GroupService:
     def _encode(self, append: Append, wall_ms: int) -> Buffer:
         if append.encoded is None or append.offsets is None:
             return encode_batch(append.records, wall_ms, self._compression)
-        return build_batch_around(append.encoded, len(append.offsets[0]), wall_ms, self._compression)
+        count, transaction = len(append.offsets[0]), append.transaction
+        if transaction is None:
+            return build_batch_around(append.encoded, count, wall_ms, self._compression)
+        return build_batch_around(
+            append.encoded,
+            count,
+            wall_ms,
+            self._compression,
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.producer_epoch,
+            base_sequence=0,
+            is_transactional=True,
+        )
 
     def _write(self, append: Append, batch: Buffer, wall_ms: int) -> None:
         topic_partition = TopicPartition(OFFSETS_TOPIC, append.partition)
@@ -222,12 +271,14 @@ class GroupService:
                 acks=ALL_IN_SYNC,
                 now_ms=wall_ms,
                 origin=Origin.COORDINATOR,
+                guard=None if append.transaction is None else append.transaction.guard,
             )
         except KafkaError as error:
             # As in Kafka.
             self._replicas.topic_stats.find(OFFSETS_TOPIC).total_produce_requests += 1
             self._perform(self.coordinator.failed(append, error.code, self._now()))
             return
+        self.coordinator.transactions.appended(append, result.first_offset)
         self._await_commit(append, topic_partition, result, self._commit_timeout_ms)
 
     def _await_commit(

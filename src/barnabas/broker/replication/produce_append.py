@@ -15,21 +15,31 @@ leaves a `BatchOutcome` for each of their partitions.
   them has been written. The request keeps its turn: nothing that came behind it on its connection
   is read meanwhile. If the replica is another one when that is done, because the topic was deleted
   and there is one of its name again, the batch is not for it.
+- The first batch of a transaction in a partition waits for the transaction coordinator in the same
+  way (`produce_transactions`).
 
 In Kafka: `ReplicaManager.appendRecords` and `appendToLocalLog`, `ProduceRequest.validateRecords`.
 """
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.base.tasks import Beside, Task
+from barnabas.base.tasks import Beside, Resume
 from barnabas.base.tuples import new_tuple
+from barnabas.broker.cluster.steps import Wait
 from barnabas.broker.metadata.internal_topics import INTERNAL_TOPICS
 from barnabas.broker.replication.partition import ALL_IN_SYNC, Partition
+from barnabas.broker.replication.produce_transactions import (
+    ProduceTransaction,
+    check_outside_transaction,
+    check_producer,
+)
 from barnabas.broker.replication.replica_manager import ReplicaManager, append_batch
+from barnabas.broker.replication.transaction_verification import AddPartitionsToTxnManager, TransactionalProducer
 from barnabas.log.append_run import AppendRun
+from barnabas.log.producer_state import VerificationGuard
 from barnabas.log.record_checks import SHORT_CHECKS, LongCheckError, RecordValidator
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.records.batch_header import COMPRESSION_MASK, TRANSACTIONAL, HeaderFields
@@ -38,6 +48,7 @@ from barnabas.wire.kafka.records.compression import CompressionType
 __all__ = [
     "NO_HEADER",
     "PRODUCE_TOPIC_IDS",
+    "AppendTask",
     "Appended",
     "Batch",
     "BatchOutcome",
@@ -47,6 +58,7 @@ __all__ = [
     "ProduceTopic",
     "append",
     "not_appended",
+    "perform_wait",
 ]
 
 logger = logging.getLogger(__name__)
@@ -59,6 +71,8 @@ _NO_RECORDS = memoryview(b"")
 PRODUCE_TOPIC_IDS = 13
 """The first version that names topics by their ids."""
 _ZSTD = 7
+_TRANSACTION_ABORTABLE = 11
+"""The first version that has this error."""
 _ADMIN_CLIENT = "__admin_client"
 _NOT_COUNTED = frozenset(
     (
@@ -73,10 +87,20 @@ _NOT_COUNTED = frozenset(
 )
 """Errors that Kafka does not count as failed requests."""
 
+T = TypeVar("T")
+
+AppendTask = Generator[Beside | Wait | None, Any, T]
+"""A task that may have to wait for another broker. `perform_wait` does that."""
+
 Batch = tuple[memoryview, HeaderFields]
 """What a request has for a partition, writable, and the header with which it begins."""
 NO_HEADER: HeaderFields = (0,) * 13
 """Stands for the header of data that is too short for one: the log refuses it."""
+
+
+def perform_wait(step: Wait, resume: Resume) -> None:
+    """Do the effect of an `AppendTask`."""
+    step.begin(resume)
 
 
 class ProduceOptions(NamedTuple):
@@ -185,14 +209,10 @@ class Produce:
 
 
 def check_request(options: ProduceOptions) -> None:
-    """Whether a request may be served. Raises `KafkaError`.
+    """Whether a request may be served. Raises `KafkaError` INVALID_REQUIRED_ACKS.
 
-    TRANSACTIONAL_ID_AUTHORIZATION_FAILED, because no coordinator here could end a transaction;
-    INVALID_REQUIRED_ACKS. In Kafka: the first lines of `KafkaApis.handleProduceRequest`, and
-    `ReplicaManager.isValidRequiredAcks`.
+    In Kafka: `ReplicaManager.isValidRequiredAcks`.
     """
-    if options.transactional_id is not None:
-        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not ALL_IN_SYNC <= options.acks <= 1:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
 
@@ -210,11 +230,11 @@ def check_topic(options: ProduceOptions, topic: str) -> None:
 def check_attributes(options: ProduceOptions, header: HeaderFields) -> None:
     """Whether a request may have a batch with attributes. Raises `KafkaError`.
 
-    TRANSACTIONAL_ID_AUTHORIZATION_FAILED for a transactional batch; UNSUPPORTED_COMPRESSION_TYPE
-    for zstd in versions that do not have it.
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED for a transactional batch in a request without a
+    transactional id; UNSUPPORTED_COMPRESSION_TYPE for zstd in versions that do not have it.
     """
     attributes = header[5]
-    if attributes & TRANSACTIONAL:
+    if attributes & TRANSACTIONAL and options.transactional_id is None:
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if options.version < _ZSTD and attributes & COMPRESSION_MASK == CompressionType.ZSTD:
         raise KafkaError(
@@ -229,32 +249,34 @@ def append(
     now_ms: int,
     now: Callable[[], int],
     time_slice: Callable[[], Callable[[], bool]],
-) -> Task[None]:
+    transactions: AddPartitionsToTxnManager | None = None,
+) -> AppendTask[None]:
     """Append what requests have, in their order; their outcomes say what came of it.
 
     ``now_ms`` is wall time, and ``now`` gives it again after others had their turn. ``time_slice``
-    is that of the clock. Others may have their turn at each yield. What is behind the request under
-    way may be taken from ``requests`` then. Nothing is appended behind a failed request with acks
-    0, whose answer is the end of its connection.
+    is that of the clock. Without ``transactions`` transactional ids are refused. Others may
+    have their turn at each yield. What is behind the request under way may be taken from
+    ``requests`` then. Nothing is appended behind a failed request with acks 0, whose answer is
+    the end of its connection.
     """
     runs = _Runs(replicas, now_ms, now)
     opened = runs.opened
     is_over = time_slice() if len(requests) > 1 or len(requests[0].partitions) > 1 else _never
     checked: ProduceOptions | None = None
     for produce in requests:
-        options, outcomes = produce.options, produce.outcomes
-        if options is not checked:
-            try:
+        options, outcomes, batches = produce.options, produce.outcomes, produce.batches
+        transaction: ProduceTransaction | None = None
+        try:
+            if options is not checked:  # those of a producer's single batches are the same object
                 check_request(options)
-            except KafkaError as error:
-                outcomes += [not_appended(error) for _ in produce.partitions]
-                if not options.acks:
-                    break
-                continue
-            checked = options
-        batches = produce.batches
-        for number, topic_partition in enumerate(produce.partitions):
-            records, header = batches[number]
+                if options.transactional_id is not None or len(batches) > 1:
+                    transaction = yield from _begin_transaction(runs, produce, transactions)
+                else:
+                    checked = options
+        except KafkaError as error:
+            outcomes += [not_appended(error) for _ in produce.partitions]
+        for number in range(len(outcomes), len(batches)):
+            topic_partition, (records, header) = produce.partitions[number], batches[number]
             try:
                 run = opened.get(topic_partition)
                 if run is None or (run.options is not options and run.options != options):
@@ -265,8 +287,9 @@ def append(
                 if first_offset >= 0:
                     outcome = run.appended, first_offset, first_offset + header[6]
                 else:  # the log must decide more than its offsets
-                    records = _NO_RECORDS  # a check may copy them, to give the connection's buffer back
-                    outcome = yield from _append_alone(runs, run, produce)
+                    # A check may copy them, to give the connection's buffer back.
+                    records = _NO_RECORDS
+                    outcome = yield from _append_alone(runs, run, produce, transaction)
             except KafkaError as error:
                 outcome = runs.refuse(topic_partition.topic, error)
             except Exception:
@@ -281,7 +304,8 @@ def append(
                 yield None
                 runs.begin_turn()
                 is_over = time_slice()
-        produce.batches.clear()  # it lives on while it waits for followers; the memory in which it came does not
+        # It lives on while it waits for followers; the memory in which it came does not.
+        produce.batches.clear()
         if not options.acks and produce.has_failed:
             break
     runs.write()
@@ -292,13 +316,48 @@ def _never() -> bool:
     return False
 
 
-def _append_alone(runs: "_Runs", run: "_Run", produce: Produce) -> Task[BatchOutcome]:
+def _begin_transaction(
+    runs: "_Runs", produce: Produce, transactions: AddPartitionsToTxnManager | None
+) -> AppendTask[ProduceTransaction | None]:
+    """Have the coordinator asked about partitions in which a request's transaction begins.
+
+    What came before the request is written first, because others may append to the same logs
+    meanwhile. Raises `KafkaError`.
+    """
+    options = produce.options
+    headers = [header for _, header in produce.batches]
+    if options.transactional_id is None:
+        check_outside_transaction(headers)
+        return None
+    if transactions is None:
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    producer = check_producer(headers)
+    if producer is None:
+        return None
+    knows_abortable = options.version >= _TRANSACTION_ABORTABLE
+    transaction = ProduceTransaction(
+        transactions, TransactionalProducer(options.transactional_id, *producer, knows_abortable)
+    )
+    transaction.start(runs.replicas, produce.partitions, headers, runs.now_ms)
+    if transaction.must_wait:
+        runs.write()
+        produce.own_batches()
+        yield transaction.wait
+        runs.begin_turn()
+    return transaction
+
+
+def _append_alone(
+    runs: "_Runs", run: "_Run", produce: Produce, transaction: ProduceTransaction | None
+) -> AppendTask[BatchOutcome]:
     """Append the next batch of a request in a write of its own, because it is none for ``run``.
 
     If its records take long to check, that is done in a thread first. What came before it is
     written before that, because others may append to the same log meanwhile.
     """
     number, options, partition = len(produce.outcomes), produce.options, run.partition
+    is_in_transaction = transaction is not None and produce.batches[number][1][5] & TRANSACTIONAL
+    guard = transaction.guard(partition.topic_partition) if transaction is not None and is_in_transaction else None
     checks: RecordValidator = SHORT_CHECKS
     check_of = run.batches.long_check
     while True:
@@ -310,7 +369,7 @@ def _append_alone(runs: "_Runs", run: "_Run", produce: Produce) -> Task[BatchOut
             runs.begin_turn()
             runs.check_same(partition, options, produce.head.topic_ids[number])
         try:
-            return runs.append_alone(partition, produce.batches[number][0], checks)
+            return runs.append_alone(partition, produce.batches[number][0], checks, guard)
         except LongCheckError as unchecked:
             check_of = unchecked.check_of
 
@@ -329,11 +388,11 @@ class _Run(NamedTuple):
 class _Runs:
     """The runs of one turn."""
 
-    __slots__ = ("_now", "_now_ms", "_replicas", "opened")
+    __slots__ = ("_now", "now_ms", "opened", "replicas")
 
     def __init__(self, replicas: ReplicaManager, now_ms: int, now: Callable[[], int]) -> None:
-        self._replicas = replicas
-        self._now_ms = now_ms
+        self.replicas = replicas
+        self.now_ms = now_ms
         self._now = now
         self.opened: dict[TopicPartition, _Run] = {}
 
@@ -341,15 +400,15 @@ class _Runs:
         """Others had their turn: appends may have happened since, and none of these may have an
         earlier time.
         """
-        self._now_ms = self._now()
+        self.now_ms = self._now()
 
     def begin(self, topic_partition: TopicPartition, options: ProduceOptions, topic_id: Uuid) -> _Run:
         """A run for a partition, behind the one that there is. Raises `KafkaError`."""
         if topic_partition in self.opened:
             self._write(topic_partition)
         check_topic(options, topic_partition.topic)
-        partition = self._replicas.appendable(topic_partition, options.acks, topic_id)
-        batches = partition.log.begin_run(partition.leader_epoch, self._now_ms)
+        partition = self.replicas.appendable(topic_partition, options.acks, topic_id)
+        batches = partition.log.begin_run(partition.leader_epoch, self.now_ms)
         run: _Run = new_tuple(_Run, (partition, batches, batches.add, options, Appended()))
         self.opened[topic_partition] = run
         return run
@@ -358,18 +417,20 @@ class _Runs:
         """Whether a partition takes appends as before others had their turn, and is that of the
         same topic. Raises `KafkaError`.
         """
-        if self._replicas.appendable(partition.topic_partition, options.acks, topic_id) is not partition:
+        if self.replicas.appendable(partition.topic_partition, options.acks, topic_id) is not partition:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"The replica of {partition.topic_partition} is another one than when the records came",
             )
 
-    def append_alone(self, partition: Partition, records: memoryview, checks: RecordValidator) -> BatchOutcome:
+    def append_alone(
+        self, partition: Partition, records: memoryview, checks: RecordValidator, guard: VerificationGuard | None
+    ) -> BatchOutcome:
         """Append a batch in a write of its own, behind its partition's run. Raises `KafkaError` and
         `LongCheckError`.
         """
         self._write(partition.topic_partition)
-        info = append_batch(self._replicas, partition, records, self._now_ms, checks=checks)
+        info = append_batch(self.replicas, partition, records, self.now_ms, checks=checks, guard=guard)
         appended = Appended()
         appended.log_append_time_ms = info.log_append_time_ms
         appended.log_start_offset = info.log_start_offset
@@ -386,7 +447,7 @@ class _Runs:
         if run is None or not len(run.batches):
             return
         number = len(run.batches)
-        appended, partition, replicas = run.appended, run.partition, self._replicas
+        appended, partition, replicas = run.appended, run.partition, self.replicas
         try:
             _, count, size_bytes = run.batches.write()
         except Exception as error:
@@ -399,12 +460,12 @@ class _Runs:
             replicas.topic_stats.find(topic_partition.topic).total_produce_requests += number
             return
         last_offset = run.batches.last_offset
-        appended.is_durable = replicas.appended(partition, number, last_offset, count, size_bytes, self._now_ms)
+        appended.is_durable = replicas.appended(partition, number, last_offset, count, size_bytes, self.now_ms)
         appended.log_start_offset = partition.log.bounds.log_start_offset
 
     def refuse(self, topic: str, error: KafkaError) -> BatchOutcome:
         """The outcome of a batch that was not appended. It counts, too."""
-        counters = self._replicas.topic_stats.find(topic)
+        counters = self.replicas.topic_stats.find(topic)
         counters.total_produce_requests += 1
         if error.code not in _NOT_COUNTED:
             counters.failed_produce_requests += 1

@@ -292,6 +292,7 @@ def build_batch_around(
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = NO_PRODUCER_EPOCH,
     base_sequence: int = NO_SEQUENCE,
+    is_transactional: bool = False,
 ) -> bytearray:
     """One batch of records that are encoded already: with offset deltas from 0 on,
     and timestamp deltas of 0."""
@@ -303,7 +304,7 @@ def build_batch_around(
             NO_LEADER_EPOCH,
             MAGIC,
             0,
-            int(compression),
+            int(compression) | (TRANSACTIONAL if is_transactional else 0),
             record_count - 1,
             timestamp,
             timestamp,

@@ -1,0 +1,150 @@
+"""TxnOffsetCommit (key 28), versions 0 to 5.
+
+Stores a group's offsets as a part of a transaction (KIP-98): they become the group's when the
+transaction is committed. Answered when they are replicated. Before a transaction's first
+offsets in the partition of the group are stored, its coordinator must confirm that the
+partition is part of it (KIP-890).
+
+- 2: the leader epoch of each offset (KIP-320).
+- 3: the member, its generation and its instance id, which fence members that the
+  group has lost (KIP-447).
+- 4: TRANSACTION_ABORTABLE (KIP-1050).
+- 5: the same, from clients that need not add the partition of the group first
+  (KIP-890); here they must.
+
+Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS (COORDINATOR_NOT_AVAILABLE before
+version 2, whose clients stop at it), NOT_COORDINATOR, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
+ILLEGAL_GENERATION, OFFSET_METADATA_TOO_LARGE, UNKNOWN_TOPIC_OR_PARTITION, INVALID_TXN_STATE,
+TRANSACTION_ABORTABLE, INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from barnabas.base.ids import ZERO_UUID
+from barnabas.base.tasks import Runner, Task
+from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.first_updates import FirstUpdates
+from barnabas.broker.apis.later import serve
+from barnabas.broker.groups.commits import CommitSender, OffsetCommit, TopicOffsets
+from barnabas.broker.groups.service import GroupService
+from barnabas.broker.metadata.cache import MetadataCache
+from barnabas.broker.replication.produce_append import AppendTask, perform_wait
+from barnabas.broker.replication.transaction_verification import TransactionalProducer
+from barnabas.broker.requests.request import Request
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+_LOADING_SINCE_VERSION = 2
+_ABORTABLE_SINCE_VERSION = 4
+
+
+class Parts(NamedTuple):
+    """What the handler uses."""
+
+    runner: Runner
+    first_updates: FirstUpdates
+    metadata: MetadataCache
+    groups: GroupService
+
+
+def handle(parts: Parts, request: Request) -> None:
+    """Answer when the offsets are stored. As for OffsetCommit, a broker that has just started waits
+    until the controller has named their topics.
+    """
+    names = [topic.name for topic in request.message.topics] if parts.metadata.is_loading else []
+    parts.first_updates.when_topics_known(
+        request, names, lambda: serve(parts.runner, request, _commit(parts, request), perform_wait)
+    )
+
+
+def _commit(parts: Parts, request: Request) -> AppendTask[None]:
+    message: TxnOffsetCommitRequest = request.message
+    commit = yield from _read(message)
+    response = yield from _response_to(commit.topics)
+
+    def reply(commit: OffsetCommit) -> None:
+        codes: Iterable[ErrorCode] = commit.codes
+        if request.version < _LOADING_SINCE_VERSION:
+            codes = map(_before_loading, codes)
+        answers = (answer for topic in response.topics for answer in topic.partitions)
+        for answer, code in zip(answers, codes, strict=True):
+            answer.error_code = code
+        request.reply(response)
+
+    producer = TransactionalProducer(
+        message.transactional_id,
+        message.producer_id,
+        message.producer_epoch,
+        request.version >= _ABORTABLE_SINCE_VERSION,
+    )
+    yield from parts.groups.commit_in_transaction(commit, producer, reply)
+
+
+def _before_loading(code: ErrorCode) -> ErrorCode:
+    return ErrorCode.COORDINATOR_NOT_AVAILABLE if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else code
+
+
+def _read(message: TxnOffsetCommitRequest) -> Task[OffsetCommit]:
+    topics = []
+    for topic in message.topics:
+        yield None  # it may be named without partitions
+        columns: tuple[list[int], list[int], list[int], list[str]] = ([], [], [], [])
+        partitions, offsets, leader_epochs, metadata = columns
+        for partition in topic.partitions:
+            yield None
+            partitions.append(partition.partition_index)
+            offsets.append(partition.committed_offset)
+            leader_epochs.append(partition.committed_leader_epoch)
+            metadata.append(partition.committed_metadata or "")
+        topics.append(
+            TopicOffsets(topic.name, ZERO_UUID, partitions, offsets, leader_epochs, metadata if any(metadata) else None)
+        )
+    sender = CommitSender(message.group_id, message.generation_id, message.member_id, message.group_instance_id)
+    return OffsetCommit(sender, topics)
+
+
+def _response_to(topics: Sequence[TopicOffsets]) -> Task[TxnOffsetCommitResponse]:
+    response = TxnOffsetCommitResponse(topics=[])
+    for topic in topics:
+        yield None
+        answers = []
+        for index in topic.partitions:
+            yield None
+            answers.append(TxnOffsetCommitResponsePartition(partition_index=index))
+        response.topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=answers))
+    return response
+
+
+def fail(message: TxnOffsetCommitRequest, version: int, code: ErrorCode) -> TxnOffsetCommitResponse:
+    """The response for a request that failed as a whole."""
+    if version < _LOADING_SINCE_VERSION:
+        code = _before_loading(code)
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in message.topics
+        ]
+    )
+
+
+API = ApiHandler(
+    ApiKey.TXN_OFFSET_COMMIT,
+    0,
+    5,
+    handle,
+    lambda services: Parts(services.runner, services.first_updates, services.metadata, services.groups),
+    fail,
+)

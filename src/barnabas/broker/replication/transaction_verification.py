@@ -1,0 +1,300 @@
+"""Asks transaction coordinators whether partitions are part of a transaction, before its first
+batch is appended (KIP-890).
+
+A batch that comes late, after the end of its transaction, would otherwise begin a transaction that
+no coordinator knows and that never ends. So the first batch of a transaction in a partition waits:
+`TransactionVerification.start` leaves a guard in the log's producer state,
+`AddPartitionsToTxnManager` asks the coordinator with a verify-only AddPartitionsToTxn, and the log
+takes the batch if the answer is good and the guard is still there.
+
+One request is under way to each coordinator. What is to be asked meanwhile goes in the next one,
+with each transactional id once in a request. Where a producer asks again about a partition before
+its first question was sent, the first one gets NETWORK_EXCEPTION, or INVALID_PRODUCER_EPOCH if the
+second has a later epoch; one with an earlier epoch is refused.
+
+In Kafka: `AddPartitionsToTxnManager`, and
+`maybeStartTransactionVerificationForPartitions` of `ReplicaManager`.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
+
+from barnabas.base.ids import NO_BROKER, TopicPartition
+from barnabas.broker.cluster.channels import ChannelError
+from barnabas.broker.cluster.steps import Ask, Done, Steps, Wait
+from barnabas.broker.metadata.cache import MetadataCache
+from barnabas.broker.metadata.internal_topics import TRANSACTIONS_TOPIC, partition_of
+from barnabas.log.partition_log import PartitionLog
+from barnabas.log.producer_state import WITHOUT_VERIFICATION, VerificationGuard
+from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+
+__all__ = ["PASSING_ERRORS", "AddPartitionsToTxnManager", "TransactionVerification", "TransactionalProducer"]
+
+logger = logging.getLogger(__name__)
+
+_MOST_TRANSACTIONS = 1_000
+"""Most transactions in one request."""
+
+PASSING_ERRORS = frozenset(
+    (
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    )
+)
+"""Errors of a verification after which another attempt may succeed."""
+
+Codes = Mapping[TopicPartition, ErrorCode]
+"""Why partitions are not verified. Those that are verified are not among them."""
+
+
+class TransactionalProducer(NamedTuple):
+    """Who appends to a transaction, as a request says it."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    knows_abortable: bool
+    """Whether the version of its request has TRANSACTION_ABORTABLE (KIP-1050)."""
+
+
+class _Question(NamedTuple):
+    """A transaction that is to be verified."""
+
+    producer: TransactionalProducer
+    partitions: Collection[TopicPartition]
+    done: Callable[[Codes], None]
+
+    def fail(self, code: ErrorCode) -> None:
+        self.done(dict.fromkeys(self.partitions, code))
+
+
+class _Coordinator:
+    """The questions to one broker that are not sent yet."""
+
+    __slots__ = ("is_asked", "questions")
+
+    def __init__(self) -> None:
+        self.questions: list[_Question] = []
+        self.is_asked = False
+        """Whether a request is under way to it."""
+
+    def replace(self, new: _Question) -> bool:
+        """Answer the questions that are out of date because of a new one.
+
+        False if the new one is."""
+        producer = new.producer
+        for old in tuple(self.questions):
+            if old.producer.transactional_id != producer.transactional_id:
+                continue
+            if old.producer.epoch > producer.epoch:
+                return False
+            if old.producer.epoch < producer.epoch:
+                self.questions.remove(old)
+                old.fail(ErrorCode.INVALID_PRODUCER_EPOCH)
+            elif not set(old.partitions).isdisjoint(new.partitions):
+                self.questions.remove(old)
+                old.fail(ErrorCode.NETWORK_EXCEPTION)
+        return True
+
+    def take(self) -> dict[str, _Question]:
+        """What goes into the next request, by transactional id."""
+        taken: dict[str, _Question] = {}
+        left = []
+        for question in self.questions:
+            transactional_id = question.producer.transactional_id
+            if transactional_id in taken or len(taken) == _MOST_TRANSACTIONS:
+                left.append(question)
+            else:
+                taken[transactional_id] = question
+        self.questions = left
+        return taken
+
+
+class AddPartitionsToTxnManager:
+    """Asks the transaction coordinators of the cluster."""
+
+    def __init__(self, metadata: MetadataCache, start: Callable[[Steps[None]], None], *, is_enabled: bool) -> None:
+        """``start`` performs steps."""
+        self._metadata = metadata
+        self._start = start
+        self.is_enabled = is_enabled
+        """Whether transactions are verified (transaction.partition.verification.enable)."""
+        self._coordinators: dict[int, _Coordinator] = {}
+
+    def begin(self, producer: TransactionalProducer) -> "TransactionVerification":
+        """Begin to verify what a request has for a transaction."""
+        return TransactionVerification(self, producer, is_enabled=self.is_enabled)
+
+    def verify(
+        self, producer: TransactionalProducer, partitions: Collection[TopicPartition], done: Callable[[Codes], None]
+    ) -> None:
+        """Ask whether partitions are part of a producer's ongoing transaction.
+
+        ``done`` gets the answer, now or later."""
+        question = _Question(producer, partitions, done)
+        broker_id = self._coordinator_of(producer.transactional_id)
+        if broker_id == NO_BROKER:
+            question.fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return
+        coordinator = self._coordinators.setdefault(broker_id, _Coordinator())
+        if not coordinator.replace(question):
+            question.fail(ErrorCode.INVALID_PRODUCER_EPOCH)
+            return
+        coordinator.questions.append(question)
+        if not coordinator.is_asked:
+            coordinator.is_asked = True
+            self._start(self._ask(broker_id, coordinator))
+
+    def _coordinator_of(self, transactional_id: str) -> int:
+        count = self._metadata.partition_count(TRANSACTIONS_TOPIC)
+        if not count:
+            return NO_BROKER
+        state = self._metadata.partition(TopicPartition(TRANSACTIONS_TOPIC, partition_of(transactional_id, count)))
+        return NO_BROKER if state is None or self._metadata.alive_broker(state.leader) is None else state.leader
+
+    def _ask(self, broker_id: int, coordinator: _Coordinator) -> Steps[None]:
+        """Send what there is, until nothing is left."""
+        while coordinator.questions:
+            questions = coordinator.take()
+            transactions = []
+            for question in questions.values():
+                transactions.append(_transaction(question))
+                yield None
+            response: AddPartitionsToTxnResponse | None = None
+            try:
+                response = yield Ask(broker_id, AddPartitionsToTxnRequest(transactions=transactions))
+            except ChannelError as error:
+                logger.debug("Transactions cannot be verified by broker %d: %s", broker_id, error)
+            except Exception:  # they wait, so they must be answered
+                logger.exception("Transactions cannot be verified by broker %d", broker_id)
+            results = (
+                {} if response is None else {each.transactional_id: each for each in response.results_by_transaction}
+            )
+            for transactional_id, question in questions.items():
+                if response is None:
+                    question.fail(ErrorCode.NETWORK_EXCEPTION)
+                elif response.error_code:
+                    question.fail(_of_all(response.error_code))
+                elif transactional_id not in results:
+                    question.fail(ErrorCode.UNKNOWN_SERVER_ERROR)
+                else:
+                    question.done(_codes(question, results[transactional_id]))
+                yield None
+        coordinator.is_asked = False
+
+
+def _transaction(question: _Question) -> AddPartitionsToTxnTransaction:
+    by_topic: dict[str, list[int]] = {}
+    for topic, index in question.partitions:
+        by_topic.setdefault(topic, []).append(index)
+    producer = question.producer
+    return AddPartitionsToTxnTransaction(
+        transactional_id=producer.transactional_id,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        verify_only=True,
+        topics=[AddPartitionsToTxnTopic(name=name, partitions=indexes) for name, indexes in by_topic.items()],
+    )
+
+
+def _of_all(code: int) -> ErrorCode:
+    """The error of a whole response, as producers get it: they cannot mend this broker's rights."""
+    error = ErrorCode.of(code)
+    return ErrorCode.INVALID_TXN_STATE if error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED else error
+
+
+def _codes(question: _Question, result: AddPartitionsToTxnResult) -> Codes:
+    """The partitions that a coordinator does not confirm.
+
+    One that it says nothing of is none that it has confirmed."""
+    codes = dict.fromkeys(question.partitions, ErrorCode.UNKNOWN_SERVER_ERROR)
+    for topic in result.topic_results:
+        for partition in topic.results_by_partition:
+            topic_partition = TopicPartition(topic.name, partition.partition_index)
+            if partition.partition_error_code == ErrorCode.NONE:
+                codes.pop(topic_partition, None)
+            elif topic_partition in codes:
+                codes[topic_partition] = _of_partition(partition.partition_error_code, question.producer)
+    return codes
+
+
+def _of_partition(code: int, producer: TransactionalProducer) -> ErrorCode:
+    error = ErrorCode.of(code)
+    if error is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH  # which producers expect here
+    if error is ErrorCode.TRANSACTION_ABORTABLE and not producer.knows_abortable:
+        return ErrorCode.INVALID_TXN_STATE
+    return error
+
+
+class TransactionVerification:
+    """The verification of what one request has for a transaction.
+
+    `start` each partition. If `is_needed`, perform `wait` and then ask again for
+    `guard_of` and `error_of`.
+    """
+
+    __slots__ = ("_errors", "_guards", "_is_enabled", "_logs", "_manager", "_producer")
+
+    def __init__(
+        self, manager: AddPartitionsToTxnManager, producer: TransactionalProducer, *, is_enabled: bool
+    ) -> None:
+        self._manager = manager
+        self._producer = producer
+        self._is_enabled = is_enabled
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._guards: dict[TopicPartition, VerificationGuard] = {}
+        self._errors: dict[TopicPartition, ErrorCode] = {}
+
+    def start(self, log: PartitionLog, sequence: int, now_ms: int) -> None:
+        """Begin with a partition whose first batch has a sequence (-1: none), unless its
+        transaction is verified already."""
+        if not self._is_enabled:
+            return
+        producer = self._producer
+        guard = log.producers.start_verification(
+            producer.producer_id, producer.epoch, producer.transactional_id, sequence, now_ms
+        )
+        if guard is not None:
+            self._logs[log.topic_partition] = log
+            self._guards[log.topic_partition] = guard
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the coordinator must be asked."""
+        return bool(self._guards)
+
+    @property
+    def wait(self) -> Wait:
+        """The step that asks the coordinator."""
+        return Wait(self._ask)
+
+    def guard_of(self, topic_partition: TopicPartition) -> VerificationGuard | None:
+        """The guard with which a batch is appended."""
+        return self._guards.get(topic_partition) if self._is_enabled else WITHOUT_VERIFICATION
+
+    def error_of(self, topic_partition: TopicPartition) -> ErrorCode:
+        """Why a partition is not verified, or NONE."""
+        return self._errors.get(topic_partition, ErrorCode.NONE)
+
+    def _ask(self, done: Done) -> None:
+        def answered(codes: Codes) -> None:
+            self._errors.update(codes)
+            for topic_partition, code in codes.items():
+                if code not in PASSING_ERRORS:
+                    log, guard = self._logs[topic_partition], self._guards[topic_partition]
+                    log.producers.refuse_verification(self._producer.producer_id, guard)
+            done(None, None)
+
+        self._manager.verify(self._producer, tuple(self._guards), answered)
