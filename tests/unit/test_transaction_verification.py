@@ -435,6 +435,16 @@ def test_without_verification_transactions_are_appended_at_once(tmp_path: Path) 
     assert producing.outcome(request) == (E.NONE, 0)
 
 
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_verification_is_switched_while_the_broker_runs(producing: Producing, is_enabled: bool) -> None:
+    """It is one of the settings of the whole cluster that can change."""
+    settings = producing.broker.config.values.replace(
+        {"transaction.partition.verification.enable": str(is_enabled).lower()}
+    )
+    producing.coordinators.verifier.settings_changed(settings)
+    assert (producing.begin(producing.request(transactional())) is not None) == is_enabled
+
+
 def test_a_fenced_producer_is_refused(producing: Producing) -> None:
     """A marker of a later epoch is what fences it in the log."""
     assert producing.end(is_commit=False, epoch=3) == E.NONE

@@ -482,6 +482,7 @@ class BrokerComponents:
         configs.on_settings(self._limit_connections)
         configs.on_settings(self.replication_quotas.configure_broker)
         configs.on_settings(self.topics.settings_changed)
+        configs.on_settings(self.transaction_verifier.settings_changed)
         configs.on_topic(self.replicas.configure)
         configs.on_topic(self._configure_throttle)
         configs.on_topic(self.topics.topic_configured)

@@ -319,6 +319,8 @@ transaction.abort.timed.out.transaction.cleanup.interval.ms int [1,...] - 10000
     How often transactions past their timeout are aborted.
 transaction.remove.expired.transaction.cleanup.interval.ms int [1,...] - 3600000
     How often expired transactional ids are removed.
+transaction.partition.verification.enable boolean - cluster true
+    Whether a transaction's coordinator is asked before its first records in a partition are appended (KIP-890).
 transactional.id.expiration.ms int [1,...] - 604800000
     How long an unused transactional id is kept.
 """

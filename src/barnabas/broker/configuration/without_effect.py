@@ -59,10 +59,6 @@ log.preallocate boolean - cluster false
 offsets.commit.required.acks short - - -1
     Acknowledgements that an offset commit needs; -1 for all in-sync replicas.
 """,
-    "there are no transactions in this version": """
-transaction.partition.verification.enable boolean - cluster true
-    Whether a partition must be part of the transaction before records of it are appended (KIP-890).
-""",
     "there are only classic consumer groups in this version": """
 group.coordinator.rebalance.protocols list - - classic
     Group protocols that the coordinator accepts.

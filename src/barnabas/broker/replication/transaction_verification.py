@@ -21,6 +21,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from barnabas.base.ids import NO_BROKER, TopicPartition
+from barnabas.base.settings import Values
 from barnabas.broker.cluster.channels import ChannelError
 from barnabas.broker.cluster.steps import Ask, Done, Steps, Wait
 from barnabas.broker.metadata.cache import MetadataCache
@@ -131,6 +132,10 @@ class AddPartitionsToTxnManager:
         self.is_enabled = is_enabled
         """Whether transactions are verified (transaction.partition.verification.enable)."""
         self._coordinators: dict[int, _Coordinator] = {}
+
+    def settings_changed(self, settings: Values) -> None:
+        """Take the broker's settings."""
+        self.is_enabled = settings["transaction.partition.verification.enable"]
 
     def begin(self, producer: TransactionalProducer) -> "TransactionVerification":
         """Begin to verify what a request has for a transaction."""
