@@ -21,7 +21,6 @@ from barnabas.pipelines.formats.declared import CORRUPT, Format
 from barnabas.pipelines.formats.reasons import excerpt, shown
 from barnabas.pipelines.formats.strict_values import (
     column_types,
-    has_variants,
     is_misfit,
     leaf_texts,
     parsed_types,
@@ -82,9 +81,11 @@ def typed_rows(how: Format, rows: DataFrame, name: str, value: str) -> DataFrame
     kinds, parsed = column_types(how), parsed_types(how)
     pairs = list(zip(kinds, parsed, strict=True))
     row, record = F.col(name), F.col(value).cast("string")
-    texts = row
-    if has_variants(parsed):
-        rows = rows.withColumn(_TEXTS, leaf_texts(row, parsed))
+    texts = leaf_texts(row, parsed)
+    if texts is None:
+        texts = row
+    else:
+        rows = rows.withColumn(_TEXTS, texts)
         texts = F.col(_TEXTS)
     columns = [typed_value(row[a.name], texts[a.name], a.dataType, b.dataType, record).alias(a.name) for a, b in pairs]
     if kinds != parsed:
@@ -92,9 +93,7 @@ def typed_rows(how: Format, rows: DataFrame, name: str, value: str) -> DataFrame
     typed = row if kinds == parsed else F.col(_TYPED)
     misfits = [
         is_misfit(
-            row[a.name],
-            texts[a.name],
-            typed[a.name],
+            (row[a.name], texts[a.name], typed[a.name]),
             a.dataType,
             b.dataType,
             record,

@@ -11,9 +11,7 @@ JSON's values keep their own types until then (Spark's variants), for a number o
 of digits: in a column of times the one is seconds, the other nothing.
 """
 
-from collections.abc import Mapping
-from functools import reduce
-from operator import or_
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 from pyspark.sql import Column
@@ -38,10 +36,10 @@ from pyspark.sql.types import (
 
 from barnabas.base.numbers import NUMBER, WHOLE_NUMBER
 from barnabas.pipelines.formats.declared import Format
+from barnabas.pipelines.values.nested import has_part, rewritten
 
 __all__ = [
     "column_types",
-    "has_variants",
     "is_misfit",
     "is_respelled",
     "leaf_texts",
@@ -158,30 +156,12 @@ def _is_lenient(kind: DataType, how: Format) -> bool:
     )
 
 
-def leaf_texts(value: Column, parsed: DataType) -> Column:
+def leaf_texts(value: Column, parsed: DataType) -> Column | None:
     """The same with texts in the place of variants, and null for JSON's null: values that are read
-    strictly are written out once."""
-    if not has_variants(parsed):
-        return value
-    if isinstance(parsed, StructType):
-        fields = [leaf_texts(value[each.name], each.dataType).alias(each.name) for each in parsed]
-        return F.when(value.isNotNull(), F.struct(*fields))
-    if isinstance(parsed, ArrayType):
-        inner = parsed.elementType
-        return F.transform(value, lambda each: leaf_texts(each, inner))
-    if isinstance(parsed, MapType):
-        of = parsed.valueType
-        return F.transform_values(value, lambda _, each: leaf_texts(each, of))
-    return variant_text(value)
+    strictly are written out once.
 
-
-def has_variants(parsed: DataType) -> bool:
-    """Whether a value that Spark has parsed as this type has variants in it."""
-    if isinstance(parsed, StructType):
-        return any(has_variants(each.dataType) for each in parsed)
-    if isinstance(parsed, ArrayType):
-        return has_variants(parsed.elementType)
-    return has_variants(parsed.valueType) if isinstance(parsed, MapType) else isinstance(parsed, VariantType)
+    None for a type without variants."""
+    return rewritten(value, parsed, lambda leaf, kind: variant_text(leaf) if isinstance(kind, VariantType) else None)
 
 
 def typed_value(value: Column, text: Column, kind: DataType, parsed: DataType, record: Column) -> Column:
@@ -204,9 +184,7 @@ def typed_value(value: Column, text: Column, kind: DataType, parsed: DataType, r
         of, was = kind.valueType, parsed.valueType
         texts = F.map_values(text)
         typed = F.zip_with(F.map_values(value), texts, lambda each, its: typed_value(each, its, of, was, record))
-        # A repeated key is a misfit.
-        is_map = F.size(F.array_distinct(F.map_keys(value))) == F.size(value)
-        return F.when(is_map, F.map_from_arrays(F.map_keys(value), typed))
+        return F.when(~_has_repeated_keys(value), F.map_from_arrays(F.map_keys(value), typed))
     if isinstance(parsed, VariantType):
         return _of_variant(value, text, kind, record)
     return strict_value(text, kind)
@@ -229,42 +207,33 @@ def _of_variant(value: Column, text: Column, kind: DataType, record: Column) -> 
 
 
 def is_misfit(
-    value: Column,
-    text: Column,
-    typed: Column,
+    forms: tuple[Column, Column, Column],
     kind: DataType,
     parsed: DataType,
     record: Column,
-    name: str | None = None,
+    name: str,
     *,
     is_json: bool,
 ) -> Column | None:
     """Whether a parsed value is none of the type, or has a part that is none.
 
-    None for types of which Spark sees it. ``text`` and ``typed`` are what `leaf_texts` and
-    `typed_value` gave for it, ``record`` is the whole value as text, ``name`` the value's in it.
+    None for types of which Spark sees it. ``forms`` are the value, and what `leaf_texts` and
+    `typed_value` gave for it; ``record`` is the whole value as text, ``name`` the value's in it.
     """
-    if isinstance(kind, StructType) and isinstance(parsed, StructType):
-        return _any(
-            [
-                is_misfit(
-                    value[a.name], text[a.name], typed[a.name], a.dataType, b.dataType, record, a.name, is_json=is_json
-                )
-                for a, b in zip(kind, parsed, strict=True)
-            ]
-        )
-    if isinstance(kind, ArrayType) and isinstance(parsed, ArrayType):
-        return _within(value, text, typed, kind.elementType, parsed.elementType, record, is_json=is_json)
-    if isinstance(kind, MapType) and isinstance(parsed, MapType):
-        is_repeated = F.size(F.array_distinct(F.map_keys(value))) < F.size(value)
-        values, texts, found = (F.map_values(each) for each in (value, text, typed))
-        within = _within(values, texts, found, kind.valueType, parsed.valueType, record, is_json=is_json)
-        return _any([is_repeated, within])
-    if isinstance(kind, DoubleType | FloatType) and kind == parsed:
-        return (F.abs(value) == _INFINITE) & _is_too_large(record, name)
-    if isinstance(kind, StringType) and is_json:
-        return is_respelled(value, record, name)
-    return None if kind == parsed else text.isNotNull() & typed.isNull()
+
+    def is_wrong(leaf: Sequence[Column], types: Sequence[DataType], field: str | None) -> Column | None:
+        (value, text, typed), (wanted, found) = leaf, types
+        if isinstance(wanted, DoubleType | FloatType) and wanted == found:
+            return (F.abs(value) == _INFINITE) & _is_too_large(record, field)
+        if isinstance(wanted, StringType) and is_json:
+            return is_respelled(value, record, field)
+        return None if wanted == found else text.isNotNull() & typed.isNull()
+
+    return has_part(forms, (kind, parsed), is_wrong, name, of_map=_has_repeated_keys)
+
+
+def _has_repeated_keys(value: Column) -> Column:
+    return F.size(F.array_distinct(F.map_keys(value))) < F.size(value)
 
 
 def is_respelled(text: Column, record: Column, name: str | None) -> Column:
@@ -295,24 +264,3 @@ def _is_too_large(record: Column, name: str | None) -> Column:
         return is_any
     field = rf'"\Q{name}\E"\s*:\s*'
     return is_any & (record.rlike(field + _HUGE) | ~record.rlike(field + _INFINITY))
-
-
-def _within(
-    values: Column, texts: Column, typed: Column, kind: DataType, parsed: DataType, record: Column, *, is_json: bool
-) -> Column | None:
-    """Whether one of the values is a misfit; the three are of one length."""
-    none = F.lit(None)
-    if is_misfit(none, none, none, kind, parsed, record, is_json=is_json) is None:
-        return None
-    parts = F.arrays_zip(values.alias("v"), texts.alias("t"), typed.alias("d"))
-
-    def is_wrong(part: Column) -> Column:
-        found = is_misfit(part["v"], part["t"], part["d"], kind, parsed, record, is_json=is_json)
-        return F.coalesce(cast(Column, found), F.lit(False))
-
-    return F.exists(parts, is_wrong)
-
-
-def _any(conditions: list[Column | None]) -> Column | None:
-    known = [F.coalesce(each, F.lit(False)) for each in conditions if each is not None]
-    return reduce(or_, known) if known else None

@@ -11,8 +11,8 @@
 
 It is the equality of Spark's groups (``<=>`` in SQL), so aggregates have it. Outputs come to it in
 two ways. Here, before rows reach them, and where a deduplication keeps the first of equal rows,
-values that are equal become the same value (`equal_form`): Spark compares by the rule, but passes
-the bits of a number on as they came. And each output compares whole values, null included.
+values that are equal become the same value (`with_equal_keys`): Spark compares by the rule, but
+passes the bits of a number on as they came. And each output compares whole values, null included.
 
 What an output cannot hold is never changed to something near it. A record whose key it cannot hold
 is a bad row of its source (`key_problem`), and a key that comes out of a join, a query or a
@@ -41,11 +41,11 @@ from pyspark.sql.types import (
 from barnabas.pipelines.formats.reasons import shown
 from barnabas.pipelines.outputs.declared import Sink
 from barnabas.pipelines.outputs.registry import is_table, table_kind_of
+from barnabas.pipelines.values.nested import rewritten
 from barnabas.pipelines.values.texts import NOT_UTF8
 
 __all__ = [
     "ambiguous_text",
-    "equal_form",
     "key_problem",
     "key_type_problem",
     "text_of_binary",
@@ -81,32 +81,18 @@ def ambiguous_text(value: Column) -> Column:
 
 def with_equal_keys(rows: DataFrame, key: Sequence[str]) -> DataFrame:
     """The rows with the columns of a key in the one form of each value."""
-    forms = {name: equal_form(F.col(name), rows.schema[name].dataType) for name in key}
+    forms = {name: rewritten(F.col(name), rows.schema[name].dataType, _equal_form) for name in key}
     changed = {name: form for name, form in forms.items() if form is not None}
     return rows.withColumns(changed) if changed else rows
 
 
-def equal_form(value: Column, kind: DataType) -> Column | None:
-    """The value such that equal ones are the same in each bit; None for a type whose values are."""
-    if isinstance(kind, DoubleType | FloatType):
-        zero, no_number = (F.lit(each).cast(kind) for each in (0.0, float("nan")))
-        return F.when(F.isnan(value), no_number).when(value == zero, zero).otherwise(value)
-    if isinstance(kind, ArrayType):
-        of = kind.elementType
-        if equal_form(value, of) is None:
-            return None
-        return F.transform(value, lambda each: _form(each, of))
-    if isinstance(kind, StructType):
-        if all(equal_form(value, field.dataType) is None for field in kind):
-            return None
-        fields = [_form(value[field.name], field.dataType).alias(field.name) for field in kind]
-        return F.when(value.isNotNull(), F.struct(*fields))
-    return None
-
-
-def _form(value: Column, kind: DataType) -> Column:
-    form = equal_form(value, kind)
-    return value if form is None else form
+def _equal_form(value: Column, kind: DataType) -> Column | None:
+    """A number such that equal ones are the same in each bit; None for other types, where
+    they are already."""
+    if not isinstance(kind, DoubleType | FloatType):
+        return None
+    zero, no_number = (F.lit(each).cast(kind) for each in (0.0, float("nan")))
+    return F.when(F.isnan(value), no_number).when(value == zero, zero).otherwise(value)
 
 
 def key_problem(key: Sequence[str], types: StructType, sinks: Sequence[Sink]) -> Column | None:

@@ -9,12 +9,12 @@ NOT_EXPECTED, EXPRESSION, NO_TIME, KEY, NO_KEY or QUARANTINED.
 
 from collections.abc import Sequence
 from functools import reduce
-from operator import and_, or_
+from operator import and_
 from typing import cast
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
-from pyspark.sql.types import ArrayType, DataType, DateType, MapType, StructType, TimestampNTZType, TimestampType
+from pyspark.sql.types import DataType, DateType, StructType, TimestampNTZType, TimestampType
 
 from barnabas.pipelines.formats.declared import (
     CORRUPT,
@@ -41,6 +41,7 @@ from barnabas.pipelines.specification.spec import (
     Transform,
 )
 from barnabas.pipelines.values.json_documents import json_document
+from barnabas.pipelines.values.nested import has_part
 from barnabas.pipelines.values.texts import FIRST_TIME, LAST_TIME, RECORD_TIME_OUT_OF_RANGE, TIME_OUT_OF_RANGE
 
 __all__ = [
@@ -286,28 +287,18 @@ def _beyond(how: Format) -> list[tuple[str, Column]]:
 
 def _has_odd_time(value: Column, kind: DataType) -> Column | None:
     """Whether a time in the value is beyond the years 1 to 9999; None for a type without times."""
-    if isinstance(kind, DateType | TimestampType | TimestampNTZType):
-        first, last = FIRST_TIME, LAST_TIME
-        if isinstance(kind, DateType):
-            first, last = first[:10], last[:10]
-        zone = "Z" if isinstance(kind, TimestampType) else ""  # the session's may be another one
-        word = kind.simpleString()
-        return ~value.between(F.expr(f"{word} '{first}{zone}'"), F.expr(f"{word} '{last}{zone}'"))
-    parts: list[Column | None] = []
-    if isinstance(kind, StructType):
-        parts = [_has_odd_time(value[field.name], field.dataType) for field in kind]
-    elif isinstance(kind, ArrayType):
-        parts = [_any_odd_time(value, kind.elementType)]
-    elif isinstance(kind, MapType):
-        parts = [_any_odd_time(F.map_values(value), kind.valueType)]
-    known = [each for each in parts if each is not None]
-    return reduce(or_, [F.coalesce(each, F.lit(False)) for each in known]) if known else None
+    return has_part([value], [kind], lambda columns, kinds, _: _is_odd_time(columns[0], kinds[0]))
 
 
-def _any_odd_time(values: Column, kind: DataType) -> Column | None:
-    if _has_odd_time(values, kind) is None:
+def _is_odd_time(value: Column, kind: DataType) -> Column | None:
+    if not isinstance(kind, DateType | TimestampType | TimestampNTZType):
         return None
-    return F.exists(values, lambda each: F.coalesce(cast(Column, _has_odd_time(each, kind)), F.lit(False)))
+    first, last = FIRST_TIME, LAST_TIME
+    if isinstance(kind, DateType):
+        first, last = first[:10], last[:10]
+    zone = "Z" if isinstance(kind, TimestampType) else ""  # the session's may be another one
+    word = kind.simpleString()
+    return ~value.between(F.expr(f"{word} '{first}{zone}'"), F.expr(f"{word} '{last}{zone}'"))
 
 
 def _has_names(how: Format) -> Column:

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
-from pyspark.sql.types import ArrayType, BooleanType, DataType, MapType, NumericType, StringType, StructType
+from pyspark.sql.types import BooleanType, DataType, NumericType, StringType, StructType
 
+from barnabas.pipelines.values.nested import rewritten
 from barnabas.pipelines.values.texts import JSON_OPTIONS
 
 __all__ = ["json_document"]
@@ -29,33 +30,12 @@ def json_document(names: Sequence[str], schema: StructType) -> Column:
 
 def _with_text_keys(value: Column, kind: DataType) -> Column:
     """The value with texts in the place of its maps' keys."""
-    if not _has_other_keys(kind):
-        return value
-    if isinstance(kind, StructType):
-        parts = [_with_text_keys(value[each.name], each.dataType).alias(each.name) for each in kind]
-        return F.when(value.isNotNull(), F.struct(*parts))
-    if isinstance(kind, ArrayType):
-        inner = kind.elementType
-        return F.transform(value, lambda each: _with_text_keys(each, inner))
-    assert isinstance(kind, MapType)
-    of = kind.valueType
-    if _has_other_keys(of):
-        value = F.transform_values(value, lambda _, each: _with_text_keys(each, of))
-    return (
-        value if isinstance(kind.keyType, _WRITTEN_AS_THEY_ARE) else F.transform_keys(value, lambda key, _: _text(key))
-    )
+    found = rewritten(value, kind, lambda *_: None, _text_key)
+    return value if found is None else found
 
 
-def _text(key: Column) -> Column:
+def _text_key(key: Column, kind: DataType) -> Column | None:
     """A key as its value would stand in a document, without quotes."""
+    if isinstance(kind, _WRITTEN_AS_THEY_ARE):
+        return None
     return F.get_json_object(F.to_json(F.struct(key.alias("k")), JSON_OPTIONS), "$.k")
-
-
-def _has_other_keys(kind: DataType) -> bool:
-    if isinstance(kind, StructType):
-        return any(_has_other_keys(each.dataType) for each in kind)
-    if isinstance(kind, ArrayType):
-        return _has_other_keys(kind.elementType)
-    if isinstance(kind, MapType):
-        return not isinstance(kind.keyType, _WRITTEN_AS_THEY_ARE) or _has_other_keys(kind.valueType)
-    return False
