@@ -51,7 +51,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _failed(problem: str, *more: str) -> int:
-    code = finish_output(1)  # first what the command has printed
+    code = finish_output(1)  # what the command has printed comes before the error
     print_error(f"Error: {problem}", *more)
     return code
 

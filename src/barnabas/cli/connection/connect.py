@@ -27,7 +27,7 @@ def connect(arguments: argparse.Namespace, client_id: str) -> "AdminConnection":
 
     properties = properties_file(arguments.command_config)
     properties.setdefault("client.id", client_id)
-    # The deadline alone decides: a user who allows more than these allow by default means it.
+    # Only the deadline decides: one that is longer than Kafka's defaults raises these, too.
     timeout_ms = math.ceil(arguments.connect_timeout * 1000)
     properties.setdefault(CONNECT_TIMEOUT_PROPERTY, str(timeout_ms))
     properties.setdefault("request.timeout.ms", str(max(timeout_ms, _REQUEST_TIMEOUT_MS)))

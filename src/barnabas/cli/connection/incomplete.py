@@ -1,7 +1,7 @@
 """What a reading command could not learn: lines on standard error, and an exit code of its own.
 
-A broker that is away, or a partition without a leader, is no reason to leave out what the others
-answer. A command that waits by nature names the same things as what it waits for.
+A command shows what it can learn, even while a broker is away or a partition has no leader. A
+command that waits by nature names the same gaps as what it waits for.
 """
 
 import sys
@@ -25,9 +25,9 @@ _MAX_NAMES = 5
 
 
 class Gaps:
-    """The gaps of one answer; each is said once.
+    """What one answer lacks; each gap is reported once.
 
-    The brokers that ``connection`` did not reach are among them."""
+    The brokers that ``connection`` did not reach are among the gaps."""
 
     def __init__(self, connection: "AdminConnection | None" = None) -> None:
         self._connection = connection

@@ -31,11 +31,10 @@ _START_HELP = f"how many seconds to wait for a broker's first answer (default: {
 
 
 class ToolParser(HelpfulParser):
-    """A parser that takes options in Kafka's way: abbreviations too; the message
-    before the usage line.
+    """A parser that takes options as Kafka's tools do, abbreviations included.
 
-    Options named with a single value may be repeated; those that Kafka lets repeat are
-    declared with ``append``.
+    An option with one value may be repeated, and the last one counts; those of which Kafka takes
+    all are declared with ``append``.
     """
 
     def __init__(self, command: str, description: str) -> None:
@@ -48,8 +47,10 @@ class ToolParser(HelpfulParser):
         self.add_argument("--version", action="version", version=_version())
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse's; an option that names brokers takes them from the context
-        where it is not given."""
+        """As argparse's.
+
+        A command with ``--bootstrap-server`` that does not get it takes the brokers
+        from the context."""
         given = super().parse_args(args, namespace)
         if getattr(given, "bootstrap_server", "given") is None:
             self._take_context(given)

@@ -7,8 +7,8 @@ import signal
 __all__ = ["INCOMPLETE", "INTERRUPTED", "PIPE_CLOSED", "exit_code_of"]
 
 INCOMPLETE = 3
-"""The answer was printed, and lacks what could not be asked in time, which a line on standard error
-names, or not be verified."""
+"""The answer was printed, but something could not be asked in time, or not be verified. A line on
+standard error names it."""
 
 PIPE_CLOSED = 141
 """What a shell reports for a process that SIGPIPE ended."""

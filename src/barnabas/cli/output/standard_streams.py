@@ -2,13 +2,13 @@
 is printed goes out.
 
 A line goes out when it is printed, to a terminal, a pipe and a file alike: somebody may wait for
-it. Output that is all there at once goes out in blocks (`in_blocks`). Where it cannot be written:
+it. Output that is there all at once goes out in blocks (`in_blocks`). When it cannot be written:
 
-- Standard output of a tool is its result. The reader of a pipe is gone: 141, as a process that
-  SIGPIPE ends. A full disk, and the like: an error of one line, and 1. A tool that has failed
-  already keeps its exit code.
-- Standard output of a server is news (`outlive_output`), and so is standard error of every command:
-  it is lost, the command goes on, and its exit code is what it would be.
+- Standard output of a tool is its result. If the reader of a pipe is gone, the exit code is 141, as
+  of a process that SIGPIPE ends. If the disk is full, or the like, there is a line on standard
+  error, and the code is 1. A tool that has failed already keeps its exit code.
+- A server prints no result (`outlive_output`), and no command prints one to standard error. What
+  cannot be written there is lost: the command goes on, and its exit code is the same.
 
 Streams that the caller closed are opened on nothing; letters that the encoding lacks are written as
 escapes, which JSON readers know.
@@ -39,14 +39,14 @@ _ESCAPES = "barnabas.escapes"
 class _Descriptor(io.FileIO):
     """Standard output or error."""
 
-    is_news = False
-    """Whether a write that fails has no effect."""
+    may_be_lost = False
+    """Whether a write that fails is ignored."""
 
     def write(self, data: "ReadableBuffer", /) -> int:
         try:
             return super().write(data)
         except OSError:
-            if not self.is_news:
+            if not self.may_be_lost:
                 raise
             return memoryview(data).nbytes
 
@@ -80,15 +80,14 @@ def _lines(descriptor: int, stream: TextIO | None, errors: str) -> io.TextIOWrap
 
 
 def outlive_output() -> None:
-    """For servers: from now on standard output is news, and the command goes on
-    where it cannot be written."""
+    """For servers: from now on the command goes on when standard output cannot be written."""
     _outlive(sys.stdout)
 
 
 def _outlive(stream: object) -> None:
     descriptor = getattr(getattr(stream, "buffer", None), "raw", None)
     if isinstance(descriptor, _Descriptor):
-        descriptor.is_news = True
+        descriptor.may_be_lost = True
 
 
 @contextlib.contextmanager
@@ -109,7 +108,7 @@ def in_blocks() -> Iterator[None]:
 def finish_output(code: int) -> int:
     """Write what is left of standard output.
 
-    Returns the exit code of a tool that ends with this one otherwise."""
+    Returns ``code``, or another exit code if that fails."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
