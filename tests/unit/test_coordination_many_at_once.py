@@ -16,8 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from barnabas.base.clock import SystemClock
+from barnabas.base.tasks import Runner
 from barnabas.coordination.core.changes import Event, NodeDeletions, events_of
-from barnabas.coordination.core.commit_pieces import CommitTurns
+from barnabas.coordination.core.commit_pieces import CommitPieces, next_piece
 from barnabas.coordination.core.operations import TRANSACTIONS
 from barnabas.coordination.core.operations.base import Stamp
 from barnabas.coordination.core.tree import Staged, Tree
@@ -44,8 +46,10 @@ from barnabas.wire.jute.records import (
     WatcherEvent,
 )
 from barnabas.wire.jute.transactions import CloseSessionTxn, CreateTxn, DeleteTxn
+from support.broker import ManualClock, ManualTimers
 from support.coordination import RawClient
 from support.coordination_processor import Client, Harness
+from support.slicing import thread_at_once
 from support.work import work_of
 
 OPEN = list(OPEN_ACL)
@@ -319,13 +323,12 @@ def test_a_piece_of_commits_is_limited_by_changes_and_has_at_least_one_transacti
         client.send(OpCode.MULTI, many_creates(f"large{number}"))
     client.send(OpCode.CLOSE_SESSION)
     large = list(processor.unlogged)
-    turns = CommitTurns(lambda: lambda: False, lambda _: None)
-    assert turns.begin().next_piece(small) == 100
-    assert 2 <= turns.begin().next_piece(medium) <= 5
-    assert [turns.begin().next_piece(large[from_:]) for from_ in range(4)] == [1, 1, 1, 0]
+    assert next_piece(small) == 100
+    assert 2 <= next_piece(medium) <= 5
+    assert [next_piece(large[from_:]) for from_ in range(4)] == [1, 1, 1, 0]
 
 
-def test_a_turn_of_commits_ends_with_its_time_and_large_transactions_have_their_own() -> None:
+def test_a_turn_of_commits_ends_with_its_time() -> None:
     """Its first piece is committed in any case."""
     harness = Harness()
     client, processor = harness.connect(), harness.processor
@@ -337,20 +340,31 @@ def test_a_turn_of_commits_ends_with_its_time_and_large_transactions_have_their_
     client.send(OpCode.MULTI, many_creates("m"))
     large = list(processor.unlogged)
 
+    class Slices(ManualClock):
+        """Slices of a number of pieces."""
+
+        pieces = 1
+
+        def time_slice(self) -> Callable[[], bool]:
+            over = iter([False] * (self.pieces - 1) + [True] * 100)
+            return lambda: next(over)
+
     def turn(pieces: int, transactions: list[bytes | bytearray]) -> list[int]:
-        over = iter([False] * (pieces - 1) + [True] * 100)
-        one, left = CommitTurns(lambda: lambda: next(over), lambda _: None).begin(), list(transactions)
-        sizes = []
-        while count := one.next_piece(left):
-            sizes.append(count)
-            del left[:count]
-        assert one.is_over is bool(left)
-        return sizes
+        clock, sizes = Slices(), []
+        clock.pieces = pieces
+        timers = ManualTimers(clock)
+        commits = CommitPieces(sizes.append, Runner(clock, timers, thread_at_once))
+        commits.add(transactions)
+        in_first_turn = list(sizes)
+        while timers.pending:
+            timers.advance(0)
+        assert sum(sizes) == len(transactions)
+        return in_first_turn
 
     assert turn(3, small) == [100] * 3
-    assert turn(100, small) == [100] * 5
+    assert turn(100, small) == [100] * 9
     assert turn(1, small[:20] + large) == [20]
-    assert turn(100, small[:20] + large) == [20]
+    assert turn(2, small[:20] + large) == [20, 1]
     assert turn(1, large * 3) == [1]
     ends = []
     for _ in range(250):
@@ -403,6 +417,13 @@ class GatedExecutor(ThreadPoolExecutor):
         return super().submit(wait_and_work)
 
 
+class OnePieceATurn(SystemClock):
+    """Slices that are over at once."""
+
+    def time_slice(self) -> Callable[[], bool]:
+        return lambda: True
+
+
 def commit_multis(directory: Path, stop_at: int = -1) -> tuple[list[int], list[int]]:
     """Have a sync cover several large multis.
 
@@ -422,7 +443,7 @@ def commit_multis(directory: Path, stop_at: int = -1) -> tuple[list[int], list[i
 
     async def run() -> list[int]:
         executor = GatedExecutor()
-        server = CoordinationServer(parse_settings(texts), executor=executor)
+        server = CoordinationServer(parse_settings(texts), executor=executor, clock=OnePieceATurn())
         await server.start()
         loop, processor = asyncio.get_running_loop(), server.processor
         is_over = False
@@ -450,8 +471,7 @@ def commit_multis(directory: Path, stop_at: int = -1) -> tuple[list[int], list[i
 
 
 def test_others_have_their_turn_between_large_transactions_of_one_sync(tmp_path: Path) -> None:
-    """All that a sync covers is committed in order, one large transaction in a turn
-    of the event loop."""
+    """All that a sync covers is committed in order. Slices are as short as they can be."""
     seen, errors = commit_multis(tmp_path)
     assert errors == [0] * MULTIS
     assert max(seen) == MULTIS

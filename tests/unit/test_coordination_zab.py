@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import OsFiles
-from barnabas.coordination.core.commit_pieces import CommitTurn, CommitTurns
+from barnabas.base.tasks import Runner, Task
 from barnabas.coordination.core.connections import Limits
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.znode import DataNode
@@ -44,6 +44,8 @@ from barnabas.wire.jute.quorum import (
 )
 from barnabas.wire.jute.records import OPEN_ACL, Id
 from barnabas.wire.jute.transactions import ErrorTxn, TxnHeader, encode_transaction
+from support.broker import ManualClock, ManualTimers
+from support.slicing import thread_at_once
 
 TIMING = Timing(2000, 5, 2)
 
@@ -228,13 +230,21 @@ class Pipe:
         self.closed = reason
 
 
-class Turns:
+class Turns(ManualClock):
     """Slices that end when the test says so, and what is to have its turn then."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.pieces_left = 1_000_000
-        self.later: list[Callable[[], None]] = []
-        self.turns = CommitTurns(lambda: self.is_over, self.later.append)
+        self.later: list[Callable[[], object]] = []
+        self.runner = Runner(self, self._call_later, thread_at_once)
+
+    def _call_later(self, _: int, work: Callable[[], object]) -> ManualTimers.Timer:
+        self.later.append(work)
+        return ManualTimers.Timer(0, work)
+
+    def time_slice(self) -> Callable[[], bool]:
+        return self.is_over
 
     def is_over(self) -> bool:
         self.pieces_left -= 1
@@ -280,11 +290,8 @@ class LeaderSide:
     def commit(self, count: int) -> None:
         self.committed += count
 
-    def begin_turn(self) -> CommitTurn:
-        return self.turns.turns.begin()
-
-    def soon(self, work: Callable[[], None]) -> None:
-        self.turns.turns.soon(work)
+    def run(self, task: Task[None]) -> None:
+        self.turns.runner.start(task)
 
     def seek_history(self, handler: LearnerHandler, zxid: int) -> bool:
         if self.logged:
@@ -790,11 +797,8 @@ class LearnerSide:
     def truncate(self, zxid: int) -> None:
         self.truncated.append(zxid)
 
-    def begin_turn(self) -> CommitTurn:
-        return self.turns.turns.begin()
-
-    def soon(self, work: Callable[[], None]) -> None:
-        self.turns.turns.soon(work)
+    def run(self, task: Task[None]) -> None:
+        self.turns.runner.start(task)
 
     def log(self, zxids: Sequence[int], payloads: Sequence[bytes]) -> None:
         assert len(zxids) == len(payloads)
@@ -1098,7 +1102,7 @@ def test_a_follower_that_hears_nothing_from_its_leader_ends_its_role_after_sync_
             Limits(min_session_timeout_ms=4000, max_session_timeout_ms=40_000),
             Storage(OsFiles(), str(tmp_path), str(tmp_path), preallocate_bytes=0),
             None,  # type: ignore[arg-type]  # it serves no clients
-            Turns().turns,
+            Turns().runner,
             now_ms=lambda: now_ms,  # noqa: B023  # called here
             wall_ms=lambda: 0,
             max_packet_bytes=1 << 20,
@@ -1229,7 +1233,7 @@ def proposing(count: int) -> tuple[LeaderSide, LearnerHandler, LearnerHandler]:
     side.leader.logged(zxid(1, count))
     for handler in (follower, observer):
         side.sent(handler)
-    side.turns.turns.most, side.turns.pieces_left = 1, 0
+    side.leader.piece_changes, side.turns.pieces_left = 1, 0
     return side, follower, observer
 
 
@@ -1284,7 +1288,7 @@ def test_a_learner_takes_packets_in_pieces_as_it_takes_them_at_once(
     for side in (sliced, whole):
         side.synchronise()
     data = [bytes(encode(packet)) for packet in packets]
-    sliced.turns.turns.most = most
+    sliced.learner.piece_changes = most
     half = len(data) // 2
     for part in (data[:half], data[half:]):
         sliced.turns.pieces_left = slices.pop() if slices else 0
@@ -1305,7 +1309,7 @@ def test_a_learner_holds_what_comes_behind_commits_that_wait_for_their_turn() ->
     side = LearnerSide()
     side.synchronise()
     side.propose(*(zxid(1, each) for each in range(1, 5)))
-    side.turns.turns.most, side.turns.pieces_left = 1, 0
+    side.learner.piece_changes, side.turns.pieces_left = 1, 0
     commits = b"".join(encode_signal(PacketType.COMMIT, zxid(1, each)) for each in range(1, 4))
     received_together(side, None, commits)
     assert side.applied == [zxid(1, 1)]

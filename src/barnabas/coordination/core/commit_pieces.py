@@ -1,119 +1,84 @@
 """How much is committed in one piece: between two pieces others have their turn.
 
 One sync, or one acknowledgement of a quorum, may cover thousands of transactions, and one
-transaction thousands of changes. They are committed some at a time until a slice is over, which is
-some milliseconds long; then all others are served. A transaction is applied as a whole. What is not
-committed yet is, for everyone, as if its acknowledgement had not come.
+transaction thousands of changes. They are committed in pieces of about a millisecond by tasks
+(`barnabas.base.tasks`), so all others are served in between. A transaction is applied as a whole.
+What is not committed yet is, for everyone, as if its acknowledgement had not come.
 
 ZooKeeper has no counterpart: its CommitProcessor has a thread.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+from barnabas.base.tasks import Runner, Task
 from barnabas.wire.jute.layouts import TXN_HEADER
 from barnabas.wire.jute.opcodes import OpCode
 
-__all__ = ["CommitPieces", "CommitTurn", "CommitTurns", "pieces"]
+__all__ = ["MOST_CHANGES", "CommitPieces", "next_piece", "take_piece"]
 
 Logged = TypeVar("Logged", bound=tuple[int, bytes | bytearray])
 """A transaction: its zxid and its payload."""
 
-_MOST = 100
-"""They take about a millisecond, which is how far a slice may be exceeded."""
-_MOST_IN_TURN = 500
+MOST_CHANGES = 100
+"""They take about a millisecond. A piece is limited by their number and not by time, because it is
+committed by one call, which writes one message to each member."""
 _CHANGE_BYTES = 64
 """About what a change takes in a transaction that has many."""
 _TYPE = slice(TXN_HEADER.size - 4, TXN_HEADER.size)
 _OF_MANY_CHANGES = tuple(opcode.to_bytes(4, "big", signed=True) for opcode in (OpCode.MULTI, OpCode.CLOSE_SESSION))
 
 
-class CommitTurn:
-    """What is committed before others have their turn."""
-
-    __slots__ = ("_is_slice_over", "_most", "_work", "is_over")
-
-    def __init__(self, is_slice_over: Callable[[], bool], most: int) -> None:
-        self._is_slice_over = is_slice_over
-        self._most = most
-        self._work = 0
-        self.is_over = False
-        """Whether `next_piece` has said so."""
-
-    def next_piece(self, transactions: Iterable[bytes | bytearray]) -> int:
-        """How many of these transactions are committed in one piece, at least one of the first that
-        a turn gets; 0 if others have their turn before any."""
-        count = work = 0
-        for transaction in transactions:
-            changes = max(1, len(transaction) // _CHANGE_BYTES) if transaction[_TYPE] in _OF_MANY_CHANGES else 1
-            if count and work + changes > self._most:
-                break
-            work += changes
-            count += 1
-            if work >= self._most:
-                break
-        if count and self._work and (self._work + work > _MOST_IN_TURN or self._is_slice_over()):
-            self.is_over = True
-            return 0
-        self._work += work
-        return count
+def next_piece(transactions: Iterable[bytes | bytearray], most: int = MOST_CHANGES) -> int:
+    """How many of these transactions are committed in one piece: those of ``most`` changes, and at
+    least one if there is any."""
+    count = work = 0
+    for transaction in transactions:
+        changes = max(1, len(transaction) // _CHANGE_BYTES) if transaction[_TYPE] in _OF_MANY_CHANGES else 1
+        if count and work + changes > most:
+            break
+        work += changes
+        count += 1
+        if work >= most:
+            break
+    return count
 
 
-class CommitTurns:
-    """How long a server commits before others have their turn."""
-
-    def __init__(
-        self, time_slice: Callable[[], Callable[[], bool]], soon: Callable[[Callable[[], None]], object]
-    ) -> None:
-        """``time_slice`` begins a slice, and returns what says whether it is over.
-
-        ``soon`` calls a function when others have had their turn."""
-        self.soon = soon
-        self.most = _MOST
-        """Changes in a piece."""
-        self._time_slice = time_slice
-
-    def begin(self) -> CommitTurn:
-        """A turn that begins now."""
-        return CommitTurn(self._time_slice(), self.most)
-
-
-def pieces(left: deque[Logged], turns: CommitTurns) -> Iterator[list[Logged] | None]:
-    """Take what is left, piece by piece.
-
-    Yields None where others may have their turn, and at the end."""
-    while left:
-        turn = turns.begin()
-        while count := turn.next_piece(payload for _, payload in left):
-            yield [left.popleft() for _ in range(count)]
-        yield None
+def take_piece(left: deque[Logged]) -> list[Logged]:
+    """Take the next piece out of what is left."""
+    return [left.popleft() for _ in range(next_piece(payload for _, payload in left))]
 
 
 class CommitPieces:
     """What is on stable storage, and is committed piece by piece."""
 
-    def __init__(self, commit: Callable[[int], None], turns: CommitTurns) -> None:
-        """``commit`` commits the given number of transactions, from the next one on."""
+    def __init__(self, commit: Callable[[int], None], runner: Runner, most: int = MOST_CHANGES) -> None:
+        """``commit`` commits the next so many transactions; ``most`` is that of `next_piece`."""
+        self._most = most
         self._commit = commit
-        self._turns = turns
+        self._runner = runner
         self._waiting: deque[bytes | bytearray] = deque()
+        self._is_under_way = False
 
     def add(self, transactions: Iterable[bytes | bytearray]) -> None:
         """Commit these after all earlier ones, at once if none waits."""
-        is_planned = bool(self._waiting)
         self._waiting += transactions
-        if not is_planned:
-            self._go_on()
+        if not self._is_under_way:
+            self._is_under_way = True
+            self._runner.start(self._commit_waiting())
 
-    def _go_on(self) -> None:
-        waiting, turn = self._waiting, self._turns.begin()
-        while count := turn.next_piece(waiting):
-            for _ in range(count):
-                waiting.popleft()
-            self._commit(count)
-        if waiting:
-            self._turns.soon(self._go_on)
+    def _commit_waiting(self) -> Task[None]:
+        waiting = self._waiting
+        try:
+            while count := next_piece(waiting, self._most):
+                for _ in range(count):
+                    waiting.popleft()
+                self._commit(count)
+                if waiting:
+                    yield None
+        finally:
+            self._is_under_way = False
 
     def finish(self) -> None:
         """Commit all that waits."""

@@ -14,8 +14,8 @@ from barnabas.base.files import Files
 from barnabas.base.network import Network
 from barnabas.base.randomness import Random
 from barnabas.base.settings import Values
+from barnabas.base.tasks import Runner
 from barnabas.coordination.core.audit import AuditLog
-from barnabas.coordination.core.commit_pieces import CommitTurns
 from barnabas.coordination.core.connections import Limits
 from barnabas.coordination.core.local_sessions import LocalSessions
 from barnabas.coordination.election.fast_leader_election import FastLeaderElection
@@ -96,7 +96,7 @@ class MemberAssembly:
         )
         self._configurations.load()
 
-    def member(self, limits: Limits, storage: Storage, service: ClientService, turns: CommitTurns) -> EnsembleMember:
+    def member(self, limits: Limits, storage: Storage, service: ClientService, commits: Runner) -> EnsembleMember:
         """The member, whichever role it has."""
         settings = self._settings
         member = EnsembleMember(
@@ -106,7 +106,7 @@ class MemberAssembly:
             limits,
             storage,
             service,
-            turns,
+            commits,
             now_ms=self._clock.monotonic_ms,
             wall_ms=self._clock.wall_ms,
             max_packet_bytes=max(4 * settings["jute.maxbuffer"], _MIN_PACKET_BYTES),

@@ -25,7 +25,7 @@ from barnabas.base.randomness import Random, new_random
 from barnabas.base.settings import Values
 from barnabas.base.tasks import Runner, Task
 from barnabas.base.threads import InThread, WorkerThread
-from barnabas.coordination.core.commit_pieces import CommitPieces, CommitTurns
+from barnabas.coordination.core.commit_pieces import MOST_CHANGES, CommitPieces
 from barnabas.coordination.core.connections import Limits, ServerConnection
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.operations.reconfig import ALONE
@@ -86,15 +86,13 @@ def _in_no_thread(*_: object) -> None:
     raise AssertionError("the lists of a coordination server wait for no thread")
 
 
-def _in_turns(clock: Clock) -> tuple[CommitTurns, Runner]:
-    """Commits, and long lists for people, with turns for others in between.
-
-    Neither waits for a disk."""
+def _runner(clock: Clock) -> Runner:
+    """For commits, and for long lists for people. Neither waits for a disk."""
 
     def call_later(delay_ms: int, work: Callable[[], object]) -> asyncio.TimerHandle:
         return asyncio.get_running_loop().call_later(delay_ms / 1000, work)
 
-    return CommitTurns(clock.time_slice, partial(call_later, 0)), Runner(clock, call_later, _in_no_thread)
+    return Runner(clock, call_later, _in_no_thread)
 
 
 def _user() -> str:
@@ -169,7 +167,10 @@ class CoordinationServer:
         self._last_purge_ms = 0
         self._started_ms = self._clock.monotonic_ms()
         self._metrics = ServerMetrics()
-        self.commit_turns, self.runner = _in_turns(self._clock)
+        self.runner = _runner(self._clock)
+        self._commit_runner = self.runner.apart()
+        self.piece_changes = MOST_CHANGES
+        """How many changes are committed in one piece."""
         self._ends = self.runner.apart().lane()
         """Ends the sessions and nodes that are due, whatever long lists people ask for."""
         self._connections = ClientConnections(settings, self._metrics)
@@ -289,7 +290,7 @@ class CoordinationServer:
         reconfig = ALONE if settings["reconfigEnabled"] else None
         processor = Processor(database, tracker, self._limits, now_ms, reconfig=reconfig)
         self._commits = CommitPieces(
-            lambda count: processor.commit(count, self._clock.monotonic_ms()), self.commit_turns
+            lambda count: processor.commit(count, self._clock.monotonic_ms()), self._commit_runner, self.piece_changes
         )
         return processor
 
@@ -298,7 +299,8 @@ class CoordinationServer:
         settings, files = self._settings, self._files
         assembly = MemberAssembly(settings, config, self._config_path, files, self._clock, self._rng)
         self._server_id = assembly.my_id
-        member = assembly.member(limits, self._storage, self, self.commit_turns)
+        member = assembly.member(limits, self._storage, self, self._commit_runner)
+        member.piece_changes = self.piece_changes
         network = assembly.quorum_network() or self._network
         authentication = assembly.authentication()
         quorum_network = network if authentication is None else AuthenticatedNetwork(network, authentication)

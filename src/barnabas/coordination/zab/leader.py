@@ -16,8 +16,8 @@ Invariants:
   counts for all earlier ones too, because a learner logs in order; it counts only once the
   learner has acknowledged NEWLEADER.
 - What one acknowledgement commits is committed in pieces, between which others are served
-  (`CommitTurn`). Between two of them packets, this server's tree, syncs and histories for learners
-  are as if the rest were not acknowledged yet.
+  (`commit_pieces`). Between two of them packets, this server's tree, syncs and histories for
+  learners are as if the rest were not acknowledged yet.
 - The leader counts as one of the quorum only for what is synced in its own log.
 - A learner gets all that is committed, then all that is proposed, in order, each once.
 - Without a quorum of learners that were heard within syncLimit the leader resigns.
@@ -43,10 +43,10 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
 from itertools import islice
 
-from barnabas.coordination.core.commit_pieces import CommitTurn
+from barnabas.base.tasks import Task
+from barnabas.coordination.core.commit_pieces import MOST_CHANGES, next_piece
 from barnabas.coordination.core.statistics import Summary
 from barnabas.coordination.quorum.configuration import QuorumConfiguration
 from barnabas.coordination.storage.log_history import LoggedHistory
@@ -175,8 +175,8 @@ class Leader:
         self.last_proposal_bytes = -1
         self._own_acked_zxid = -1
         self._committed_zxid = last_zxid
-        self._commits_soon = False
-        """Whether the rest of what a quorum has is committed in the next turn."""
+        self._is_committing = False
+        self.piece_changes = MOST_CHANGES
         self.waiting_syncs: deque[tuple[int, Callable[[], None]]] = deque()
 
     # Reconfiguration
@@ -502,36 +502,39 @@ class Leader:
             self._own_acked_zxid = zxid
             self._commit()
 
-    def _commit(self, *, in_next_turn: bool = False) -> None:
-        """Commit what a quorum has on disk: up to the highest zxid that enough servers have
-        acknowledged, some at a time."""
-        proposals = self._proposals
-        if in_next_turn:
-            self._commits_soon = False
-        if self._commits_soon or self.phase is not LeaderPhase.BROADCAST:
+    def _commit(self) -> None:
+        """Commit what a quorum has on disk, in pieces. What comes meanwhile is found by those that
+        follow."""
+        if self._is_committing or self.phase is not LeaderPhase.BROADCAST:
             return
-        turn: CommitTurn | None = None
-        while proposals and self._may_commit:
-            acks = [(handler.acked_zxid, handler.server_id) for handler in self.handlers if handler.is_participant]
-            acks.append((self._own_acked_zxid, self.my_id))
-            acks.sort(reverse=True)
-            zxid = self.quorums.committable(acks, proposals[0][0])
-            first = proposals[0][0]
-            if zxid < first:
-                return
-            count = 1
-            if zxid > first or turn is not None:
-                turn = turn or self._environment.begin_turn()
-                count = turn.next_piece(payload for _, payload in islice(proposals, zxid - first + 1))
-            if not count:
-                self._commits_soon = True
-                self._environment.soon(partial(self._commit, in_next_turn=True))
-                return
-            last = first + count - 1
-            reconfigures = last == self.quorums.reconfigured_at
-            self._commit_to(last, reconfigures=reconfigures)
-            if last == zxid and not reconfigures:
-                return
+        proposals = self._proposals
+
+        def pieces() -> Task[None]:
+            try:
+                while proposals and self._may_commit and self.phase is LeaderPhase.BROADCAST:
+                    acks = [
+                        (handler.acked_zxid, handler.server_id) for handler in self.handlers if handler.is_participant
+                    ]
+                    acks.append((self._own_acked_zxid, self.my_id))
+                    acks.sort(reverse=True)
+                    first = proposals[0][0]
+                    zxid = self.quorums.committable(acks, first)
+                    if zxid < first:
+                        return
+                    count = 1
+                    if zxid > first:
+                        count = next_piece(
+                            (payload for _, payload in islice(proposals, zxid - first + 1)), self.piece_changes
+                        )
+                    last = first + count - 1
+                    self._commit_to(last, reconfigures=last == self.quorums.reconfigured_at)
+                    if proposals:
+                        yield None
+            finally:
+                self._is_committing = False
+
+        self._is_committing = True
+        self._environment.run(pieces())
 
     def _commit_to(self, zxid: int, *, reconfigures: bool = False) -> None:
         """Commit the proposals up to ``zxid``, the last of which may change the configuration."""

@@ -3,10 +3,10 @@
 In ZooKeeper: LeaderZooKeeperServer, as far as Leader calls it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
-from barnabas.coordination.core.commit_pieces import CommitTurn
+from barnabas.base.tasks import Task
 from barnabas.coordination.quorum.configuration import QuorumConfiguration
 from barnabas.coordination.zab.learner_handler import LearnerHandler
 from barnabas.wire.jute.quorum import QuorumPacket
@@ -26,12 +26,8 @@ class LeaderEnvironment(Protocol):
         """The next ``count`` proposals are committed."""
         ...
 
-    def begin_turn(self) -> CommitTurn:
-        """What is committed at once begins now; after it others have their turn."""
-        ...
-
-    def soon(self, work: Callable[[], None]) -> None:
-        """Call ``work`` when others have had their turn."""
+    def run(self, task: Task[None]) -> None:
+        """Run a task; others have their turn where it yields."""
         ...
 
     def seek_history(self, handler: LearnerHandler, zxid: int) -> bool:

@@ -11,11 +11,12 @@ In ZooKeeper: LeaderZooKeeperServer.
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import groupby
 
-from barnabas.coordination.core.commit_pieces import CommitTurn, pieces
+from barnabas.base.tasks import Task
+from barnabas.coordination.core.commit_pieces import take_piece
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.operations.reconfig import leader_operation
 from barnabas.coordination.core.processor import Processor
@@ -73,6 +74,7 @@ class LeaderServer:
             can_reconfigure=member.configurations.can_reconfigure,
         )
         self.leader.forces_snapshots = member.forces_snapshots
+        self.leader.piece_changes = member.piece_changes
         self.leader.syncs = member.counts.syncs
 
     def start(self) -> None:
@@ -148,17 +150,13 @@ class LeaderServer:
         counts.commits += count
         processor.commit(count, self._member.now_ms())
 
-    def begin_turn(self) -> CommitTurn:
-        return self._member.turns.begin()
+    def run(self, task: Task[None]) -> None:
+        self._member.commits.start(task, failed=self._failed)
 
-    def soon(self, work: Callable[[], None]) -> None:
-        def go_on() -> None:
-            try:
-                work()
-            except OSError as error:
-                self.disk_failed(error)
-
-        self._member.turns.soon(go_on)
+    def _failed(self, _: object, error: Exception) -> None:
+        if not isinstance(error, OSError):
+            raise error
+        self.disk_failed(error)
 
     def seek_history(self, handler: LearnerHandler, zxid: int) -> bool:
         factor, found = self._member.snapshot_size_factor, partial(self.leader.history_sought, handler)
@@ -253,15 +251,14 @@ class LeaderServer:
         self._member.counts.proposals += len(payloads)
         self.leader.propose(first_zxid, payloads)
 
-    def fast_forward(self) -> Iterator[None]:
+    def fast_forward(self) -> Task[None]:
         """Apply what is logged and not committed.
 
         The role has ended: others may run where it yields, and none reads the state."""
-        member = self._member
-        for piece in pieces(deque(self.leader.uncommitted), member.turns):
-            if piece is None:
-                yield
-                continue
+        member, left = self._member, deque(self.leader.uncommitted)
+        while left:
+            piece = take_piece(left)
             member.history.extend(piece)
             if self.processor is not None:
                 self.processor.commit(len(piece), member.now_ms())
+            yield None

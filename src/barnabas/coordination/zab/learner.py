@@ -14,8 +14,8 @@ Invariants:
   ``currentEpoch`` and the whole history before the acknowledgement of NEWLEADER leaves.
 - A proposal is acknowledged only when it and all before it are synced.
 - Commits are applied in the order of the proposals; another order ends the connection.
-- What came together is handled in pieces, between which others are served (`CommitTurn`): the rest
-  is held, as if it had not come yet, and all that comes behind it.
+- What came together is handled in pieces, between which others are served (`commit_pieces`): the
+rest is held, as if it had not come yet, and all that comes behind it.
 - TRUNC and SNAP replace the state; nothing is logged or applied until the environment
   reports that they are done.
 - A proposed configuration is on stable storage before it is acknowledged. It is in force with the
@@ -34,7 +34,8 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 from itertools import islice
 
-from barnabas.coordination.core.commit_pieces import CommitTurn
+from barnabas.base.tasks import Task
+from barnabas.coordination.core.commit_pieces import MOST_CHANGES, next_piece
 from barnabas.coordination.zab.epochs import Epochs
 from barnabas.coordination.zab.learner_environment import LearnerEnvironment
 from barnabas.coordination.zab.phases import log_phase
@@ -102,8 +103,9 @@ class Learner:
         self._held: deque[QuorumPacket | PacketRun] = deque()
         """What came, and is handled later: when the state is replaced, or when
         others have had their turn."""
-        self._handles_soon = False
-        """Whether its turn is planned."""
+        self.piece_changes = MOST_CHANGES
+        self.is_resting = False
+        """Whether others have their turn before the rest of what came is handled."""
         self._pending: deque[tuple[int, bytes]] = deque()
         self._unsynced: deque[int] = deque()
         self._new_leader = False
@@ -127,50 +129,43 @@ class Learner:
     def packets(self, packets: Iterable[QuorumPacket | PacketRun]) -> None:
         """Handle what the leader has sent, now or behind what is held."""
         self._held.extend(packets)
-        if not self._handles_soon:
-            self._handle_held()
+        self._handle()
 
-    @property
-    def is_resting(self) -> bool:
-        """Whether others have their turn before the rest of what came is handled."""
-        return self._handles_soon
+    def _handle(self) -> None:
+        if not self.is_resting:
+            self.is_resting = True
+            self._environment.run(self._handle_held())
 
-    def _handle_rest(self) -> None:
-        self._handles_soon = False
-        self._handle_held()
+    def _handle_held(self) -> Task[None]:
+        held = self._held
+        try:
+            while held and not self._replacing:
+                if self.phase is LearnerPhase.ENDED:
+                    held.clear()
+                    return
+                packet = held.popleft()
+                try:
+                    if isinstance(packet, PacketRun):
+                        self._run(packet)
+                    else:
+                        self._packet(packet)
+                except MalformedRecordError as error:
+                    self._fail(f"the leader sent a packet of type {packet.type} that cannot be read: {error}")
+                if held:
+                    yield None
+        finally:
+            self.is_resting = False
 
-    def _handle_held(self) -> None:
-        held, turn = self._held, self._environment.begin_turn()
-        while held and not self._replacing:
-            if self.phase is LearnerPhase.ENDED:
-                held.clear()
-                return
-            packet = held.popleft()
-            try:
-                if isinstance(packet, PacketRun):
-                    self._run(packet, turn)
-                elif packet.type == PacketType.INFORM and not turn.next_piece((packet.data or b"",)):
-                    held.appendleft(packet)
-                else:
-                    self._packet(packet)
-            except MalformedRecordError as error:
-                self._fail(f"the leader sent a packet of type {packet.type} that cannot be read: {error}")
-            if turn.is_over:
-                self._handles_soon = True
-                self._environment.soon(self._handle_rest)
-                return
-
-    def _run(self, run: PacketRun, turn: CommitTurn) -> None:
+    def _run(self, run: PacketRun) -> None:
         if self._is_synchronized and run.type == PacketType.PROPOSAL and run.payloads is not None:
             self._proposed(run.zxids, run.payloads)
         elif self._is_synchronized and run.type == PacketType.COMMIT:
             zxids, count = run.zxids, len(run.zxids)
             if self._pending:
-                count = turn.next_piece(payload for _, payload in islice(self._pending, count))
+                count = next_piece((payload for _, payload in islice(self._pending, count)), self.piece_changes)
             if count < len(zxids):
                 self._held.appendleft(PacketRun(run.type, zxids[count:], None, None))
-            if count:
-                self._committed(zxids[:count])
+            self._committed(zxids[:count])
         else:
             self._held.extendleft(reversed(run.packets()))
 
@@ -262,7 +257,7 @@ class Learner:
     def replaced(self) -> None:
         """The state is the one of TRUNC or SNAP, on disk and in memory."""
         self._replacing = False
-        self._handle_held()
+        self._handle()
 
     # Transactions
 

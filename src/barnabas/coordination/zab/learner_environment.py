@@ -3,10 +3,10 @@
 In ZooKeeper: FollowerZooKeeperServer and ObserverZooKeeperServer, as far as Learner calls them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
-from barnabas.coordination.core.commit_pieces import CommitTurn
+from barnabas.base.tasks import Task
 from barnabas.wire.jute.quorum import QuorumPacket
 
 __all__ = ["LearnerEnvironment"]
@@ -51,14 +51,9 @@ class LearnerEnvironment(Protocol):
         """
         ...
 
-    def begin_turn(self) -> CommitTurn:
-        """What is committed at once begins now; after it others have their turn."""
-        ...
-
-    def soon(self, work: Callable[[], None]) -> None:
-        """Call ``work`` when others have had their turn.
-
-        Take nothing from the leader until then, if that is possible."""
+    def run(self, task: Task[None]) -> None:
+        """Run a task; others have their turn where it yields. Nothing is taken from the leader
+        until it is over, if that is possible."""
         ...
 
     def fail(self, reason: str) -> None:

@@ -12,13 +12,14 @@ In ZooKeeper: FollowerZooKeeperServer and ObserverZooKeeperServer.
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
 
 from barnabas.base.errors import CorruptDataError
-from barnabas.coordination.core.commit_pieces import CommitTurn, pieces
+from barnabas.base.tasks import Task
+from barnabas.coordination.core.commit_pieces import take_piece
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.processor import Processor
 from barnabas.coordination.core.sessions import LearnerSessionTracker
@@ -81,6 +82,7 @@ class LearnerServer:
         self._snapshot_zxid = 0
         self._tracker: LearnerSessionTracker | None = None
         self._is_replacing = False
+        self._is_paused = False
         self.is_observer = member.configurations.is_observer
         self.learner = Learner(
             member.my_id,
@@ -90,6 +92,7 @@ class LearnerServer:
             self,
             is_observer=self.is_observer,
         )
+        self.learner.piece_changes = member.piece_changes
 
     def start(self) -> None:
         """The connection to the leader stands: begin with the discovery."""
@@ -128,11 +131,6 @@ class LearnerServer:
         if not self._is_replacing and self._member.now_ms() - self.heard_ms > limit_ms:
             self.fail(f"the leader was not heard for {limit_ms} ms")
 
-    def _disk_failed(self, error: OSError) -> None:
-        """An epoch could not be written: what is on the disk is unknown, so the server stops."""
-        self._end()
-        self._member.service.member_failed(error)
-
     # From the network
 
     def frame(self, data: memoryview) -> None:
@@ -144,27 +142,39 @@ class LearnerServer:
 
     def _guard(self, work: Callable[[], None]) -> None:
         """Do what packets of the leader ask for."""
-        self.heard_ms = self._member.now_ms()
-        self._heard_wall_ms = self._member.wall_ms()
+        self._hear()
         try:
             work()
-        except (MalformedRecordError, CorruptDataError) as error:
+        except (MalformedRecordError, CorruptDataError, OSError) as error:
+            self._failed(None, error)
+
+    def _hear(self) -> None:
+        self.heard_ms = self._member.now_ms()
+        self._heard_wall_ms = self._member.wall_ms()
+
+    def _failed(self, _: object, error: Exception) -> None:
+        if isinstance(error, MalformedRecordError | CorruptDataError):
             self.fail(f"the leader sent what cannot be read: {error}")
-        except OSError as error:
-            self._disk_failed(error)
+        elif isinstance(error, OSError):
+            # An epoch could not be written: what is on the disk is unknown, so the server stops.
+            self._end()
+            self._member.service.member_failed(error)
+        else:
+            raise error
 
-    def begin_turn(self) -> CommitTurn:
-        return self._member.turns.begin()
+    def run(self, task: Task[None]) -> None:
+        self._member.commits.start(self._rest_between(task), failed=self._failed)
+        if self.learner.is_resting:
+            self._is_paused = True
+            self.pause()
 
-    def soon(self, work: Callable[[], None]) -> None:
-        self.pause()
-
-        def go_on() -> None:
-            self._guard(work)
-            if not self.learner.is_resting:
-                self.resume()
-
-        self._member.turns.soon(go_on)
+    def _rest_between(self, task: Task[None]) -> Task[None]:
+        for step in task:
+            yield step
+            self._hear()  # the leader is not silent: what came from it is still being handled
+        if self._is_paused:
+            self._is_paused = False
+            self.resume()
 
     def _read(self) -> None:
         packets = self._reader.runs()
@@ -319,13 +329,12 @@ class LearnerServer:
     def revalidate(self, session_id: int, timeout_ms: int) -> None:
         self.send(encode_revalidation(session_id, timeout_ms))
 
-    def fast_forward(self) -> Iterator[None]:
+    def fast_forward(self) -> Task[None]:
         """Apply what is logged and not committed.
 
         The role has ended: others may run where it yields, and none reads the state."""
         self.processor = None
-        for piece in pieces(deque(self.learner.uncommitted), self._member.turns):
-            if piece is None:
-                yield
-            else:
-                self.apply(piece)
+        left = deque(self.learner.uncommitted)
+        while left:
+            self.apply(take_piece(left))
+            yield None

@@ -12,7 +12,8 @@ In ZooKeeper: the fields of QuorumPeer, and ZKDatabase.
 
 from collections.abc import Callable
 
-from barnabas.coordination.core.commit_pieces import CommitTurns
+from barnabas.base.tasks import Runner
+from barnabas.coordination.core.commit_pieces import MOST_CHANGES
 from barnabas.coordination.core.connections import Limits
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.processor import Processor
@@ -45,7 +46,7 @@ class EnsembleMember:
         limits: Limits,
         storage: Storage,
         service: ClientService,
-        turns: CommitTurns,
+        commits: Runner,
         *,
         now_ms: Callable[[], int],
         wall_ms: Callable[[], int],
@@ -58,7 +59,9 @@ class EnsembleMember:
         self.limits = limits
         self.storage = storage
         self.service = service
-        self.turns = turns
+        self.commits = commits
+        """Runs the tasks that commit, in pieces."""
+        self.piece_changes = MOST_CHANGES  # as in `next_piece`
         self.now_ms = now_ms
         self.wall_ms = wall_ms
         self.max_packet_bytes = max_packet_bytes

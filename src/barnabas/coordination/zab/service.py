@@ -22,6 +22,7 @@ from functools import partial
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.network import Connection, FrameHandler, Network
+from barnabas.base.task_futures import result_of
 from barnabas.coordination.core.processor import Processor
 from barnabas.coordination.core.sessions import LearnerSessionTracker
 from barnabas.coordination.quorum.configuration import QuorumConfiguration
@@ -200,8 +201,7 @@ class QuorumPeer:
         role = await (self._lead() if leader_id == member.my_id else self._follow(leader_id))
         await self._log_is_idle()
         member.log.on_logged = lambda _: None
-        for _ in role.fast_forward():
-            await asyncio.sleep(0)
+        await result_of(member.commits, role.fast_forward())
 
     def _role_ended(self) -> None:
         self._role = None

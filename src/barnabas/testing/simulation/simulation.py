@@ -286,7 +286,7 @@ class Simulation:
                 network=machine.network(),
                 executor=_NoExecutor(),  # type: ignore[arg-type]  # the loop does not use it
             )
-            server.commit_turns.most = 1  # so that whatever may come between two pieces does
+            server.piece_changes = 1  # so that whatever may come between two pieces does
             return server
 
         self._start(machine, make, lambda server: server.wait_failed())
