@@ -130,6 +130,7 @@ PASSES_ON = {
     "broker/apis/services.py": {"Clock"},
     "broker/assembly.py": {"CoordinationClient", "Clock", "Coroutine", "InThread", "in_thread", "spawn"},
     "broker/replication/delayed_fetch.py": {"Clock"},
+    "broker/replication/produce_append.py": {"Clock"},
     "broker/requests/dispatch.py": {"Clock"},
     # Type checkers import it, and no program.
     "client/type_variables.py": {"import typing_extensions"},

@@ -41,7 +41,7 @@ from barnabas.base.tuples import new_tuple
 from barnabas.log.append_checks import latest_timestamp_ms, unpack_header, validate_batch
 from barnabas.log.availability import Availability
 from barnabas.log.components import LogComponents
-from barnabas.log.conversion import looks_at_records, needs_record_validation
+from barnabas.log.conversion import needs_record_validation
 from barnabas.log.local_log import AppendInfo, must_roll, write_batches
 from barnabas.log.producer_state import Origin, ProducerBatch, VerificationGuard, advance_sequence
 from barnabas.log.record_checks import AT_ONCE, SHORT_CHECKS, DeferredCheck, LongCheckError, RecordValidator
@@ -123,11 +123,6 @@ class AppendRun:
 
     def __len__(self) -> int:
         return len(self._views)
-
-    @property
-    def last_offset(self) -> int:
-        """The offset of the last record taken."""
-        return self._next_offset - 1
 
     # ---- a batch of any kind
 
@@ -311,21 +306,21 @@ class AppendRun:
         self._room_ms = min(room_ms, latest_timestamp_ms(config, now_ms))
         self._most_bytes = config.max_message_bytes
         self._codec = config.codec
-        self._looks = looks_at_records(config)
+        self._looks = config.looks_at_records
         self._has_room = True
 
     # ---- writes
 
-    def write(self) -> tuple[int, int, int]:
+    def write(self) -> tuple[int, int, int, int]:
         """Append all that was taken.
 
-        Returns how many batches and records that is, and in how many bytes they came. Raises
-        `KafkaError` KAFKA_STORAGE_ERROR.
+        Returns how many batches that is, the last one's last offset, and how many records they
+        have in how many bytes as they came. Raises `KafkaError` KAFKA_STORAGE_ERROR.
         """
         components, config, leader_epoch = self._components, self._config, self._leader_epoch
         views, batches, headers = self._views, self._batches, self._headers
         if not views:
-            return 0, 0, 0
+            return 0, 0, 0, 0
         if self._availability.reason is not None:  # since the run began
             self._availability.check()
         for view, batch in zip(views, batches, strict=True):
@@ -337,7 +332,8 @@ class AppendRun:
             write_batches(components, config, views, batches, headers, leader_epoch, self._now_ms, rolls=rolls)
         except OSError as error:
             raise self._availability.fail(error, "appending to") from error
-        appended = len(views), self._next_offset - batches[0][1], self._came_bytes
+        next_offset = self._next_offset
+        appended = len(views), next_offset - 1, next_offset - batches[0][1], self._came_bytes
         # The run lives on while its requests wait for followers; the memory in which
         # they came does not.
         views.clear()

@@ -33,7 +33,6 @@ from barnabas.wire.kafka.records.compression import (
     decompress_produced,
 )
 from barnabas.wire.kafka.records.contents import (
-    MOST_OBJECTS,
     Contents,
     TooManyObjectsError,
     are_plain,
@@ -46,10 +45,8 @@ from barnabas.wire.kafka.records.records import Record, read_records
 
 __all__ = [
     "RejectedRecordsError",
-    "check_plain",
     "convert_unpacked",
     "is_body_checked",
-    "looks_at_records",
     "needs_record_validation",
     "packed_records",
     "refusal_of",
@@ -95,14 +92,9 @@ def needs_record_validation(fields: HeaderFields, config: LogConfig, origin: int
     codec = config.codec
     return (
         (codec is not None and codec != fields[5] & COMPRESSION_MASK)
-        or looks_at_records(config)
+        or config.looks_at_records
         or fields[8] > latest_timestamp_ms(config, now_ms)
     )
-
-
-def looks_at_records(config: LogConfig) -> bool:
-    """Whether the topic requires it of every batch: records need keys, or must not be too old."""
-    return config.cleanup_compact or config.timestamp_before_max_ms != _NO_LIMIT
 
 
 def validate_and_convert(batch: Buffer, fields: HeaderFields, config: LogConfig, now_ms: int) -> Buffer:
@@ -165,22 +157,11 @@ def validate_records(batch: Buffer, fields: HeaderFields, config: LogConfig) -> 
     count = fields[12]
     try:
         if kind is CompressionType.NONE:
-            check_plain(packed_records(batch, fields), count)
+            check_body(packed_records(batch, fields), count, may_copy=True)
         else:
             check_packed(kind, packed_records(batch, fields), count, unpacked_limit_bytes(config))
     except CorruptDataError as error:
         raise refusal_of(error) from error
-
-
-def check_plain(body: memoryview, count: int, most_objects: int = MOST_OBJECTS) -> None:
-    """Check the records of a batch that is not compressed. Raises `CorruptDataError` as
-    `check_body`.
-    """
-    if count > 1 and len(body) > LARGE_BYTES:
-        # No more than the request has: it can be looked at several times as fast.
-        check_body(bytes(body), count, most_objects)
-    else:
-        check_body(body, count, most_objects)
 
 
 def is_body_checked(fields: HeaderFields, config: LogConfig) -> bool:

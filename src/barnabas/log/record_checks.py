@@ -22,7 +22,6 @@ from barnabas.base.files import Buffer
 from barnabas.base.threads import AtMost
 from barnabas.log.append_checks import unpacked_limit_bytes
 from barnabas.log.conversion import (
-    check_plain,
     convert_unpacked,
     is_body_checked,
     packed_records,
@@ -34,7 +33,7 @@ from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import KafkaError
 from barnabas.wire.kafka.records.batch_header import COMPRESSION_MASK, BatchHeader, HeaderFields
 from barnabas.wire.kafka.records.compression import CompressionType, TooLargeError, decompress_produced
-from barnabas.wire.kafka.records.contents import TooManyObjectsError
+from barnabas.wire.kafka.records.contents import TooManyObjectsError, check_body
 from barnabas.wire.kafka.records.packed_contents import check_packed
 
 __all__ = ["AT_ONCE", "SHORT_CHECKS", "DeferredCheck", "LongCheckError", "RecordValidator"]
@@ -47,7 +46,6 @@ _MANY_BYTES = 32 * 1024
 """Some 2 ms for gzip, 7 for the highest levels; headers that fill it take 3."""
 _LARGE_BODY_BYTES = 1 << 20
 _LARGE_BYTES: Mapping[int, int] = {
-    CompressionType.NONE: 1 << 31,
     CompressionType.GZIP: 32 * 1024,
     CompressionType.SNAPPY: _LARGE_BODY_BYTES,
     CompressionType.LZ4: _LARGE_BODY_BYTES,
@@ -148,23 +146,23 @@ class _AtOnce:
 
 class _ShortChecks:
     def validate_records(self, batch: Buffer, fields: HeaderFields, config: LogConfig) -> None:
-        if not is_body_checked(fields, config):
-            return
         kind, count = fields[5] & COMPRESSION_MASK, fields[12]
-        if count < _MANY_RECORDS and fields[1] <= _LARGE_BYTES[kind]:
-            body = packed_records(batch, fields)
+        if kind and not is_body_checked(fields, config):
+            return
+        if count < _MANY_RECORDS:
             try:
-                if kind:
+                if not kind:
+                    check_body(packed_records(batch, fields), count, _MANY_OBJECTS, may_copy=True)
+                    return
+                if fields[1] <= _LARGE_BYTES[kind]:
                     limit = min(_LARGE_BODY_BYTES, unpacked_limit_bytes(config))
+                    body = packed_records(batch, fields)
                     check_packed(CompressionType(kind), body, count, limit, _MANY_BLOCKS, _MANY_OBJECTS)
-                else:
-                    check_plain(body, count, _MANY_OBJECTS)
+                    return
             except (TooLargeError, TooManyObjectsError):
                 pass  # the long check says whether it is too large
             except CorruptDataError as error:
                 raise refusal_of(error) from None
-            else:
-                return
         raise LongCheckError(
             lambda batch: DeferredCheck(lambda: validate_records(batch, fields, config), unpacks=bool(kind))
         )

@@ -254,6 +254,7 @@ class LogConfig:
         "flush_ms",
         "index_interval_bytes",
         "log_append_time",
+        "looks_at_records",
         "max_compaction_lag_ms",
         "max_index_bytes",
         "max_message_bytes",
@@ -324,6 +325,8 @@ class LogConfig:
         after: int = values["message.timestamp.after.max.ms"]
         self.timestamp_before_max_ms = before if before != unset else either
         self.timestamp_after_max_ms = after if after != unset else either
+        self.looks_at_records: bool = self.cleanup_compact or self.timestamp_before_max_ms != unset
+        """Whether every record of a batch is looked at: it needs a key, or must not be too old."""
         name: str = values["compression.type"]
         self.codec: int | None = (
             None if name == "producer" else CODECS.index("none" if name == "uncompressed" else name)

@@ -93,10 +93,7 @@ def handle(parts: Parts, request: Request) -> None:
 
 def _produce(parts: Parts, request: Request) -> AppendTask[None]:
     produce = yield from read_message(request.message, request.version, request.client_id, parts.metadata.topic_name)
-    clock = parts.clock
-    yield from append(
-        parts.replicas, [produce], clock.wall_ms(), clock.wall_ms, clock.time_slice, parts.transaction_verifier
-    )
+    yield from append(parts.replicas, [produce], parts.clock.wall_ms(), parts.clock, parts.transaction_verifier)
     delayed = DelayedProduce(parts.replicas)
     reply = partial(_reply, parts, request, produce)
     if delayed.add_request(produce):

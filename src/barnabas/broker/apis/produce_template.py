@@ -76,11 +76,12 @@ class Template:
         "_overhead_bytes",
         "_prefix",
         "_prefix_bytes",
-        "topic",
-        "topic_id",
+        "_topic",
+        "_topic_id",
+        "_topic_name",
     )
 
-    def __init__(self, prefix: bytes, read: ReadProduce) -> None:
+    def __init__(self, prefix: bytes, read: ReadProduce, topic_name: Callable[[Uuid], str | None]) -> None:
         """``read`` is a request with the prefix."""
         _, like, words = read
         version = like.options.version
@@ -89,8 +90,9 @@ class Template:
         self._prefix_bytes = len(prefix)
         self._overhead_bytes = _PREFIX_AT + len(prefix) + (len(_NO_TAGGED_FIELDS) if version >= FLEXIBLE else 0)
         self._head = like.head
-        self.topic = like.partitions[0].topic
-        self.topic_id = like.head.topic_ids[0] if version >= PRODUCE_TOPIC_IDS else None
+        self._topic_name = topic_name
+        self._topic = like.partitions[0].topic
+        self._topic_id = like.head.topic_ids[0] if version >= PRODUCE_TOPIC_IDS else None
         self._is_flexible = version >= FLEXIBLE
         self._has_log_start = version >= LOG_START_OFFSET
         first, other = (words.encode(0, [(Appended(), offset, offset)]) for offset in (0, -1))
@@ -115,6 +117,8 @@ class Template:
             return None
         fields = _shape(self._prefix_bytes, width).unpack_from(data, start)
         if fields[2] != self._prefix or fields[0] != self._key:
+            return None
+        if self._topic_id is not None and self._topic_name(self._topic_id) != self._topic:
             return None
         if self._is_flexible:
             if fields[3] != _compact_size(size) or data[stop : stop + 3] != _NO_TAGGED_FIELDS:
@@ -144,25 +148,20 @@ class Template:
 class Templates:
     """The templates of a broker, by version and prefix."""
 
-    __slots__ = ("_by_prefix", "_last", "_misses", "_topic_name")
+    __slots__ = ("_by_prefix", "_misses", "_topic_name", "last")
 
     def __init__(self, topic_name: Callable[[Uuid], str | None]) -> None:
         self._topic_name = topic_name
         self._by_prefix: dict[bytes, Template] = {}
-        self._last: Template | None = None
+        self.last: Template | None = None
+        """The one of the last request that was read, which is likely to be that of the next."""
         self._misses = 0
 
     def read(self, data: memoryview, start: int, stop: int) -> ReadProduce | None:
         """The request in ``data[start:stop]``, if there is a template for it and it
         is usual otherwise."""
-        template = self._last
-        read = None if template is None else template.read(data, start, stop)
-        if read is None:
-            self._last = template = self._by_prefix.get(_prefix(data, start))
-            read = None if template is None else template.read(data, start, stop)
-        if read is None or template is None or template.topic_id is None:
-            return read
-        return read if self._topic_name(template.topic_id) == template.topic else None
+        template = self.last = self._by_prefix.get(_prefix(data, start))
+        return None if template is None else template.read(data, start, stop)
 
     def learn(self, data: memoryview, start: int, stop: int, read: ReadProduce) -> None:
         """Take a request as a template, if it is for one partition and there is room."""
@@ -180,7 +179,7 @@ class Templates:
             if self._misses % _MISSES_PER_TEMPLATE:
                 return
             del by_prefix[next(iter(by_prefix))]
-        template = Template(prefix[4:], read)
+        template = Template(prefix[4:], read, self._topic_name)
         if template.read(data, start, stop) is not None:
             by_prefix[prefix] = template
 

@@ -28,7 +28,7 @@ from barnabas.broker.apis.produce_parts import ReadProduce, read_parts
 from barnabas.broker.apis.produce_template import Templates
 from barnabas.broker.cluster.steps import Wait
 from barnabas.broker.replication.delayed_produce import DelayedProduce
-from barnabas.broker.replication.produce_append import AppendTask, append, perform_wait
+from barnabas.broker.replication.produce_append import AppendTask, Produce, append, perform_wait
 from barnabas.broker.requests.purgatory import DelayedOperation
 from barnabas.broker.requests.request import ClientFacts
 from barnabas.log.append_run import MOST_BATCHES
@@ -79,13 +79,11 @@ class ProduceTogether:
     ) -> "tuple[int, list[bytes], _Unanswered | None]":
         """See `barnabas.broker.requests.dispatch.FastPath`."""
         frames = _frames(data, start, stop, max_frame_bytes)
-        requests = self._read(data, frames)
+        requests, produced = self._read(data, frames)
         if not requests:
             return start, [], None
         parts = self._parts
-        produced = [produce for _, produce, _ in requests]
-        clock = parts.clock
-        work = append(parts.replicas, produced, now_ms, clock.wall_ms, clock.time_slice, parts.transaction_verifier)
+        work = append(parts.replicas, produced, now_ms, parts.clock, parts.transaction_verifier)
         is_under_way = False
         step: Beside | Wait | None = None
         for step in work:  # there is none in what is usual
@@ -94,10 +92,6 @@ class ProduceTogether:
             del requests[done + is_under_way :], produced[done + is_under_way :]
             if is_under_way:
                 break
-        if not is_under_way and not produced[-1].is_appended:
-            del requests[sum(produce.is_appended for produce in produced) :]
-        self.served_count = len(requests)
-        stop = frames[self.served_count - 1][1]
         answers: list[bytes] = []
         for correlation_id, produce, words in requests:
             if not produce.is_done:
@@ -105,7 +99,12 @@ class ProduceTogether:
             if produce.options.acks:
                 answers.append(words.encode(correlation_id, produce.outcomes))
         else:
-            return stop, answers, None
+            count = self.served_count = len(requests)
+            return frames[count - 1][1], answers, None
+        if not is_under_way and not produced[-1].is_appended:
+            del requests[sum(produce.is_appended for produce in produced) :]
+        self.served_count = len(requests)
+        stop = frames[self.served_count - 1][1]
         rest = itertools.dropwhile(lambda request: request[1].is_done, requests)
         unanswered = _Unanswered(parts, client.listener, rest)
         if is_under_way:
@@ -114,21 +113,31 @@ class ProduceTogether:
             answers += unanswered.take_settled()
         return stop, answers, unanswered if unanswered.count else None
 
-    def _read(self, data: memoryview, frames: Iterable[_Bounds]) -> list[ReadProduce]:
+    def _read(self, data: memoryview, frames: Iterable[_Bounds]) -> tuple[list[ReadProduce], list[Produce]]:
         """The requests up to the first that is not usual."""
         requests: list[ReadProduce] = []
+        produced: list[Produce] = []
         templates = self._templates
         for start, stop in frames:
-            request = templates.read(data, start, stop)
+            template = templates.last
+            request = None if template is None else template.read(data, start, stop)
             if request is None:
-                if stop - start > _MOST_BYTES:
-                    break
-                request = read_parts(data, start, stop, self._versions, self._parts.metadata.topic_name)
+                request = self._read_another(data, start, stop)
                 if request is None:
                     break
-                templates.learn(data, start, stop, request)
             requests.append(request)
-        return requests
+            produced.append(request[1])
+        return requests, produced
+
+    def _read_another(self, data: memoryview, start: int, stop: int) -> ReadProduce | None:
+        """A request that is not like the one before it."""
+        templates = self._templates
+        request = templates.read(data, start, stop)
+        if request is None and stop - start <= _MOST_BYTES:
+            request = read_parts(data, start, stop, self._versions, self._parts.metadata.topic_name)
+            if request is not None:
+                templates.learn(data, start, stop, request)
+        return request
 
 
 class _Unanswered:

@@ -22,9 +22,10 @@ In Kafka: `ReplicaManager.appendRecords` and `appendToLocalLog`, `ProduceRequest
 """
 
 import logging
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from barnabas.base.clock import Clock
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.tasks import Beside, Resume
 from barnabas.base.tuples import new_tuple
@@ -169,7 +170,7 @@ class Produce:
         self.head = head
         self.options, _, self.partitions, _ = head
         self.batches = batches
-        """One for each partition, until they are appended."""
+        """One for each partition, until all are appended."""
         self.outcomes: list[BatchOutcome] = []
         """The outcomes of the partitions that have one."""
         self.waiting = 0
@@ -179,7 +180,7 @@ class Produce:
     @property
     def is_appended(self) -> bool:
         """Whether nothing is left to append."""
-        return len(self.outcomes) == len(self.partitions)
+        return not self.batches
 
     @property
     def has_failed(self) -> bool:
@@ -190,7 +191,7 @@ class Produce:
     def is_done(self) -> bool:
         """Whether all is appended, without an error, and it asks for no more than that."""
         acks = self.options.acks
-        if acks < 0 or len(self.outcomes) != len(self.partitions):
+        if acks < 0 or self.batches:
             return False
         for appended, _, _ in self.outcomes:
             if not appended.is_durable and (acks or appended.error is not None):
@@ -199,7 +200,7 @@ class Produce:
 
     def own_batches(self) -> None:
         """Others get their turn: copy what is not appended out of the connection's buffer."""
-        if self.is_appended:
+        if len(self.outcomes) == len(self.batches):
             self.batches.clear()
         elif self._borrows:
             self._borrows = False
@@ -247,21 +248,19 @@ def append(
     replicas: ReplicaManager,
     requests: Sequence[Produce],
     now_ms: int,
-    now: Callable[[], int],
-    time_slice: Callable[[], Callable[[], bool]],
+    clock: Clock,
     transactions: AddPartitionsToTxnManager | None = None,
 ) -> AppendTask[None]:
     """Append what requests have, in their order; their outcomes say what came of it.
 
-    ``now_ms`` is wall time, and ``now`` gives it again after others had their turn. ``time_slice``
-    is that of the clock. Without ``transactions`` transactional ids are refused. Others may
-    have their turn at each yield. What is behind the request under way may be taken from
-    ``requests`` then. Nothing is appended behind a failed request with acks 0, whose answer is
-    the end of its connection.
+    ``now_ms`` is wall time. Without ``transactions`` transactional ids are refused. Others may have
+    their turn at each yield; after that the ``clock`` gives the time again. What is behind the
+    request under way may be taken from ``requests`` then. Nothing is appended behind a failed
+    request with acks 0, whose answer is the end of its connection.
     """
-    runs = _Runs(replicas, now_ms, now)
+    runs = _Runs(replicas, now_ms, clock)
     opened = runs.opened
-    is_over = time_slice() if len(requests) > 1 or len(requests[0].partitions) > 1 else _never
+    is_over = clock.time_slice() if len(requests) > 1 or len(requests[0].partitions) > 1 else None
     checked: ProduceOptions | None = None
     for produce in requests:
         options, outcomes, batches = produce.options, produce.outcomes, produce.batches
@@ -298,22 +297,17 @@ def append(
             outcomes.append(outcome)
             if len(opened) == _MOST_RUNS:
                 runs.write()
-            if is_over():
+            if is_over is not None and is_over():
                 runs.write()
                 produce.own_batches()
                 yield None
                 runs.begin_turn()
-                is_over = time_slice()
+                is_over = clock.time_slice()
         # It lives on while it waits for followers; the memory in which it came does not.
         produce.batches.clear()
         if not options.acks and produce.has_failed:
             break
     runs.write()
-
-
-def _never() -> bool:
-    """Stands for a slice in which there is one batch."""
-    return False
 
 
 def _begin_transaction(
@@ -388,24 +382,24 @@ class _Run(NamedTuple):
 class _Runs:
     """The runs of one turn."""
 
-    __slots__ = ("_now", "now_ms", "opened", "replicas")
+    __slots__ = ("_clock", "now_ms", "opened", "replicas")
 
-    def __init__(self, replicas: ReplicaManager, now_ms: int, now: Callable[[], int]) -> None:
+    def __init__(self, replicas: ReplicaManager, now_ms: int, clock: Clock) -> None:
         self.replicas = replicas
         self.now_ms = now_ms
-        self._now = now
+        self._clock = clock
         self.opened: dict[TopicPartition, _Run] = {}
 
     def begin_turn(self) -> None:
         """Others had their turn: appends may have happened since, and none of these may have an
         earlier time.
         """
-        self.now_ms = self._now()
+        self.now_ms = self._clock.wall_ms()
 
     def begin(self, topic_partition: TopicPartition, options: ProduceOptions, topic_id: Uuid) -> _Run:
         """A run for a partition, behind the one that there is. Raises `KafkaError`."""
-        if topic_partition in self.opened:
-            self._write(topic_partition)
+        if self.opened and topic_partition in self.opened:
+            self.write((topic_partition,))
         check_topic(options, topic_partition.topic)
         partition = self.replicas.appendable(topic_partition, options.acks, topic_id)
         batches = partition.log.begin_run(partition.leader_epoch, self.now_ms)
@@ -429,7 +423,7 @@ class _Runs:
         """Append a batch in a write of its own, behind its partition's run. Raises `KafkaError` and
         `LongCheckError`.
         """
-        self._write(partition.topic_partition)
+        self.write((partition.topic_partition,))
         info = append_batch(self.replicas, partition, records, self.now_ms, checks=checks, guard=guard)
         appended = Appended()
         appended.log_append_time_ms = info.log_append_time_ms
@@ -437,31 +431,30 @@ class _Runs:
         appended.is_durable = not partition.log.awaits_sync(info.last_offset)
         return appended, info.first_offset, info.last_offset
 
-    def write(self) -> None:
-        """Write all runs. Those that cannot be written know it afterwards."""
-        for topic_partition in tuple(self.opened):
-            self._write(topic_partition)
-
-    def _write(self, topic_partition: TopicPartition) -> None:
-        run = self.opened.pop(topic_partition, None)
-        if run is None or not len(run.batches):
-            return
-        number = len(run.batches)
-        appended, partition, replicas = run.appended, run.partition, self.replicas
-        try:
-            _, count, size_bytes = run.batches.write()
-        except Exception as error:
-            # An unexpected error, too, is the outcome of these batches, not of the
-            # one that came behind them.
-            if not isinstance(error, KafkaError):
-                logger.exception("Records for %s cannot be written", topic_partition)
-                error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
-            appended.error = error
-            replicas.topic_stats.find(topic_partition.topic).total_produce_requests += number
-            return
-        last_offset = run.batches.last_offset
-        appended.is_durable = replicas.appended(partition, number, last_offset, count, size_bytes, self.now_ms)
-        appended.log_start_offset = partition.log.bounds.log_start_offset
+    def write(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Write the runs of some partitions, or all. Those that cannot be written know it
+        afterwards.
+        """
+        opened, replicas = self.opened, self.replicas
+        for topic_partition in tuple(opened) if partitions is None else partitions:
+            run = opened.pop(topic_partition, None)
+            if run is None:
+                continue
+            partition, batches, _, _, appended = run
+            try:
+                number, last_offset, count, size_bytes = batches.write()
+            except Exception as error:
+                # An unexpected error, too, is the outcome of these batches, not of the
+                # one that came behind them.
+                if not isinstance(error, KafkaError):
+                    logger.exception("Records for %s cannot be written", topic_partition)
+                    error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+                appended.error = error
+                replicas.topic_stats.find(topic_partition.topic).total_produce_requests += len(batches)
+                continue
+            if number:
+                appended.is_durable = replicas.appended(partition, number, last_offset, count, size_bytes, self.now_ms)
+                appended.log_start_offset = partition.log.bounds.log_start_offset
 
     def refuse(self, topic: str, error: KafkaError) -> BatchOutcome:
         """The outcome of a batch that was not appended. It counts, too."""

@@ -183,7 +183,7 @@ class ReplicaManager:
         if not is_durable:
             self._sync(log)
             is_durable = not log.awaits_sync(last_offset)
-        self._advance(partition, now_ms)
+        partition.advance_high_watermark(now_ms, self._lag_time_max_ms, self._is_alive)
         self._purgatory.check_and_complete(partition.topic_partition)
         return is_durable
 

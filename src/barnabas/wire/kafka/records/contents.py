@@ -133,11 +133,14 @@ def check_contents(data: Buffer, count: int, most_objects: int = MOST_OBJECTS) -
     return _check_one_by_one(data, count, most_objects)
 
 
-def check_body(data: Buffer, count: int, most_objects: int = MOST_OBJECTS) -> None:
-    """As `check_contents`, for less where most batches are plain, and without a result."""
+def check_body(data: Buffer, count: int, most_objects: int = MOST_OBJECTS, *, may_copy: bool = False) -> None:
+    """As `check_contents`, for less where most batches are plain, and without a result.
+
+    ``may_copy`` allows a copy of a large body: it can be looked at several times as fast.
+    """
     if count == 1 and is_plain_record(data):
         return
-    if isinstance(data, memoryview) and len(data) <= LARGE_BYTES:
+    if isinstance(data, memoryview) and (may_copy or len(data) <= LARGE_BYTES):
         data = bytes(data)
     if count >= _FEW_RECORDS:
         if isinstance(data, memoryview):
