@@ -7,7 +7,6 @@ from itertools import count
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, Producer
 
 from barnabas.wire.kafka.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -148,17 +147,6 @@ def test_records_without_a_key_are_rejected_by_a_compacted_topic_with_the_same_c
     theirs, ours = (produce(port, "compacted", records) for port in ports)
     assert ours[1].replace("without key'", "without key in topic partition compacted-0'") == theirs[1]
     assert (ours[0], ours[2]) == (theirs[0], theirs[2])
-
-
-def test_a_transactional_producer_fails_at_once(ports: tuple[int, int]) -> None:
-    """Until there are transactions, librdkafka gets a fatal error rather than a timeout."""
-    producer = Producer({"bootstrap.servers": f"127.0.0.1:{ports[1]}", "transactional.id": "t"})
-    started_s = time.monotonic()
-    with pytest.raises(KafkaException) as error:
-        producer.init_transactions(90)
-    assert error.value.args[0].fatal()
-    assert "Transactions are not supported" in error.value.args[0].str()
-    assert time.monotonic() - started_s < 60
 
 
 @pytest.mark.parametrize("acks", [-1, 1])

@@ -18,6 +18,7 @@ from barnabas.log.partition_log import PartitionLog
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.update_metadata import (
     UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
@@ -46,7 +47,10 @@ class MarkerChannels:
         self.codes: dict[TopicPartition, ErrorCode] = {}
         """The answers of partitions, NONE for the others."""
 
-    async def send(self, broker_id: int, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+    async def send(
+        self, broker_id: int, request: WriteTxnMarkersRequest, *, timeout_ms: int
+    ) -> WriteTxnMarkersResponse:
+        assert timeout_ms > 30_000
         self.sent.append((broker_id, request))
         await asyncio.sleep(0)
         if self.fails and self.fails.pop(0):
@@ -136,7 +140,13 @@ class TransactionBroker(DataPath):
             UpdateMetadataPartitionState(partition_index=number, leader=leader, replicas=[0], isr=[0])
             for number, leader in enumerate(leaders)
         ]
-        brokers = [UpdateMetadataBroker(id=number) for number in range(3)]
+        brokers = [
+            UpdateMetadataBroker(
+                id=number,
+                endpoints=[UpdateMetadataEndpoint(port=9000 + number, host="h", listener="PLAINTEXT")],
+            )
+            for number in range(3)
+        ]
         topics = [UpdateMetadataTopicState(topic_name=topic, partition_states=states)]
         self.metadata.update(UpdateMetadataRequest(live_brokers=brokers, topic_states=topics))
 

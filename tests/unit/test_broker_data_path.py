@@ -15,7 +15,6 @@ from barnabas.wire.kafka.messages.delete_records import (
 )
 from barnabas.wire.kafka.messages.describe_log_dirs import DescribeLogDirsRequest
 from barnabas.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData, ReplicaState
-from barnabas.wire.kafka.messages.init_producer_id import InitProducerIdRequest
 from barnabas.wire.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from barnabas.wire.kafka.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -446,12 +445,6 @@ def test_log_dirs_are_described_with_sizes(broker: DataPath, tmp_path: Path) -> 
     assert (found.log_dir, found.error_code) == (str(tmp_path), ErrorCode.NONE)
     assert found.topics[0].partitions[0].partition_size == partition.log.segments.size_bytes > 0
     assert 0 < found.usable_bytes <= found.total_bytes
-
-
-def test_a_transactional_producer_gets_an_error_it_takes_as_final(broker: DataPath) -> None:
-    """There are no transactions yet."""
-    answer = broker.connect().ask(InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=1), 4)
-    assert (answer.error_code, answer.producer_id) == (ErrorCode.UNSUPPORTED_VERSION, -1)
 
 
 def test_versions_are_advertised_as_they_are_dispatched(broker: DataPath) -> None:

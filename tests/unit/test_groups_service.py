@@ -378,18 +378,13 @@ def test_offsets_go_by_topic_id_since_version_10(broker: GroupBroker) -> None:
 
 
 def test_coordinator_is_found_once_its_partition_has_a_leader(broker: GroupBroker) -> None:
-    """Transactions have no coordinator yet; of all codes the one that is answered ends
-    every client's attempts."""
+    """Clients ask again until then."""
     wire = broker.connect()
     for version in range(7):
         keys = {"coordinator_keys": ["g"]} if version >= 4 else {"key": "g"}
         answer = wire.ask(FindCoordinatorRequest(**keys), version)
         found = answer.coordinators[0] if version >= 4 else answer
         assert (E(found.error_code), found.node_id) == (E.COORDINATOR_NOT_AVAILABLE, -1)
-        if version:
-            answer = wire.ask(FindCoordinatorRequest(key_type=1, **keys), version)
-            found = answer.coordinators[0] if version >= 4 else answer
-            assert E(found.error_code) == E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 def named(wire: Wire, topic: str, *leaders: int) -> None:
@@ -405,25 +400,14 @@ def named(wire: Wire, topic: str, *leaders: int) -> None:
     assert wire.ask(update, 8).error_code == E.NONE
 
 
-def test_transactions_are_refused_only_when_the_metadata_is_loaded(broker: GroupBroker) -> None:
-    """The refusal ends a client, and an Apache broker may have their topic."""
-    broker.metadata.expect(["__transaction_state"])
-    wire = broker.connect()
-    wire.post(FindCoordinatorRequest(key_type=1, coordinator_keys=["x"]), 4)
-    assert wire.answer() is None
-    named(broker.connect(), "__transaction_state", 1)
-    [found] = wire.answer().coordinators
-    assert (E(found.error_code), found.node_id) == (E.NONE, 1)
-
-
 def test_a_found_coordinator_has_the_message_of_apaches_brokers(broker: GroupBroker) -> None:
     """The name of error 0 where the response has one coordinator, nothing where it has several;
     clients' tests compare it."""
-    named(broker.connect(), "__transaction_state", 1)
+    named(broker.connect(), "__consumer_offsets", 1)
     wire = broker.connect()
     for version in range(1, 4):
-        assert wire.ask(FindCoordinatorRequest(key_type=1, key="x"), version).error_message == "NONE"
-    [found] = wire.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["x"]), 4).coordinators
+        assert wire.ask(FindCoordinatorRequest(key="x"), version).error_message == "NONE"
+    [found] = wire.ask(FindCoordinatorRequest(coordinator_keys=["x"]), 4).coordinators
     assert (E(found.error_code), found.error_message) == (E.NONE, "")
 
 

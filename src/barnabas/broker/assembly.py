@@ -418,7 +418,7 @@ class BrokerComponents:
             metadata=self.metadata,
             features=self.features,
             replicas=self.replicas,
-            transaction_verifier=None,
+            transaction_verifier=self.transaction_verifier,
             log_dirs=self.log_dirs,
             storage=self.storage,
             fetch_sessions=self.fetch_sessions,
@@ -430,6 +430,7 @@ class BrokerComponents:
             config_admin=ConfigAdmin(environment.broker_id, self.config_repository, self.metadata.__contains__),
             config_helper=ConfigHelper(environment.broker_id, environment.config, self.configs),
             topics=self.topics,
+            transactions=self.transactions,
             controller=self.controller,
         )
 

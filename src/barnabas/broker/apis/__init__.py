@@ -14,6 +14,8 @@ from barnabas.broker.apis.api_handler import ApiHandler
 __all__ = ["MODULES", "load_handlers"]
 
 MODULES = (
+    "add_offsets_to_txn",
+    "add_partitions_to_txn",
     "allocate_producer_ids",
     "alter_configs",
     "alter_partition",
@@ -35,8 +37,10 @@ MODULES = (
     "describe_groups",
     "describe_log_dirs",
     "describe_producers",
+    "describe_transactions",
     "describe_user_scram_credentials",
     "elect_leaders",
+    "end_txn",
     "fetch",
     "find_coordinator",
     "heartbeat",
@@ -48,6 +52,7 @@ MODULES = (
     "list_groups",
     "list_offsets",
     "list_partition_reassignments",
+    "list_transactions",
     "metadata",
     "offset_commit",
     "offset_delete",
@@ -58,8 +63,10 @@ MODULES = (
     "sasl_handshake",
     "stop_replica",
     "sync_group",
+    "txn_offset_commit",
     "update_features",
     "update_metadata",
+    "write_txn_markers",
 )
 """Modules of this package with an ``API``, in alphabetical order."""
 

@@ -32,6 +32,7 @@ from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.broker.storage.service import StorageService
 from barnabas.broker.topics.topics import Topics
 from barnabas.broker.transactions.producer_ids import ProducerIds
+from barnabas.broker.transactions.service import TransactionService
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.wire.kafka.messages.api_versions import ApiVersion
 
@@ -71,4 +72,5 @@ class Services:
     config_admin: ConfigAdmin
     config_helper: ConfigHelper
     topics: Topics
+    transactions: TransactionService
     controller: Controller

@@ -74,6 +74,8 @@ class TransactionCoordinator:
         None if one must be waited for."""
         self.settings = settings
         self.is_active = True
+        self.ended = {True: 0, False: 0}
+        """How many transactions were committed, and how many aborted."""
         self._partition_of = partition_of
         self._take_producer_id = take_producer_id
         self._partitions: dict[int, Owned] = {}
@@ -263,6 +265,7 @@ class TransactionCoordinator:
         def written(error: ErrorCode) -> None:
             self._reply(to, ProducerAnswer(error))
             if not error:
+                self.ended[committed] += 1
                 self._complete(owned, transaction)
 
         self._append(owned, transaction, transaction.prepare_end(outcome, now.wall_ms), written)
@@ -278,6 +281,7 @@ class TransactionCoordinator:
             transaction.has_failed_fence = bool(error)
             done(error)
             if not error:
+                self.ended[False] += 1
                 self._complete(owned, transaction)
 
         self._append(owned, transaction, prepared, written)

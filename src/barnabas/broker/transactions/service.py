@@ -68,6 +68,7 @@ _IN_SYNC_CHECK_MS = 500
 _REPORTED_WAIT_MS = 5_000
 _MARKER_RETRY_MS = 100
 _KEPT_LOADS = 99
+_GRACE_MS = 2_000
 _MOST_REQUESTS = 4
 """Marker requests under way to one broker. More would carry fewer markers each."""
 
@@ -112,6 +113,8 @@ class TransactionService:
         self._runner = dependencies.runner
         self._transaction_version = dependencies.transaction_version
         self._load_bytes: int = config["transaction.state.log.load.buffer.size"]
+        # A leader waits for the followers, as long as request.timeout.ms, and then answers.
+        self._markers_timeout_ms = config["request.timeout.ms"] + _GRACE_MS
         self._timer: Timer | None = None
         self._timer_ms = 0
         self._stored_partitions = 0
@@ -266,7 +269,9 @@ class TransactionService:
         taken: list[Marker] = []
         try:
             while self.coordinator.is_active and (taken := self.markers.take(broker_id)):
-                response: WriteTxnMarkersResponse = await self._channels.send(broker_id, request_of(taken))
+                response: WriteTxnMarkersResponse = await self._channels.send(
+                    broker_id, request_of(taken), timeout_ms=self._markers_timeout_ms
+                )
                 written, taken = self.markers.answered(taken, response), []
                 for completion in written:
                     self._perform(self.coordinator.markers_written(completion, self._now()))

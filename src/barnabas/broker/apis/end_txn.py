@@ -1,0 +1,38 @@
+"""EndTxn (key 26), versions 0 to 4.
+
+Commits or aborts a producer's transaction (KIP-98). The answer says that this is decided; markers
+are written to all partitions afterwards, and the next transaction begins when they are.
+
+- 2: PRODUCER_FENCED, INVALID_PRODUCER_EPOCH before.
+
+Errors: INVALID_REQUEST, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE,
+INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
+"""
+
+from barnabas.broker.apis.add_partitions_to_txn import FENCED_SINCE_VERSION, old_fencing_error
+from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.requests.request import Request
+from barnabas.broker.transactions.effects import ProducerAnswer, TransactionSender
+from barnabas.broker.transactions.service import TransactionService
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.messages.end_txn import EndTxnRequest, EndTxnResponse
+
+
+def handle(transactions: TransactionService, request: Request) -> None:
+    """Decide the outcome."""
+    message: EndTxnRequest = request.message
+
+    def decided(answer: ProducerAnswer) -> None:
+        code = old_fencing_error(answer.error, request.version, FENCED_SINCE_VERSION)
+        request.reply(
+            EndTxnResponse(error_code=code, producer_id=answer.producer_id, producer_epoch=answer.producer_epoch)
+        )
+
+    transactions.end(
+        TransactionSender(message.transactional_id, message.producer_id, message.producer_epoch),
+        committed=message.committed,
+        to=decided,
+    )
+
+
+API = ApiHandler(ApiKey.END_TXN, 0, 4, handle, lambda services: services.transactions)

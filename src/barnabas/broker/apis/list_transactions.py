@@ -1,0 +1,46 @@
+"""ListTransactions (key 66), versions 0 to 1.
+
+The transactional ids that this broker coordinates (KIP-664), by state and by producer id.
+
+- 1: transactions that began longer ago than a duration (KIP-994).
+
+Errors: COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
+"""
+
+from typing import NamedTuple
+
+from barnabas.base.clock import Clock
+from barnabas.base.tasks import Runner, Task
+from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.later import serve
+from barnabas.broker.requests.request import Request
+from barnabas.broker.transactions.queries import list_transactions
+from barnabas.broker.transactions.service import TransactionService
+from barnabas.wire.kafka.api import ApiKey
+
+
+class Parts(NamedTuple):
+    """What the handler uses."""
+
+    runner: Runner
+    clock: Clock
+    transactions: TransactionService
+
+
+def handle(parts: Parts, request: Request) -> None:
+    """Answer from memory."""
+    serve(parts.runner, request, _list(parts, request))
+
+
+def _list(parts: Parts, request: Request) -> Task[None]:
+    coordinator, wall_ms = parts.transactions.coordinator, parts.clock.wall_ms()
+    request.reply((yield from list_transactions(coordinator, request.message, wall_ms, None)))
+
+
+API = ApiHandler(
+    ApiKey.LIST_TRANSACTIONS,
+    0,
+    1,
+    handle,
+    lambda services: Parts(services.runner, services.clock, services.transactions),
+)
