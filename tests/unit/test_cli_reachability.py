@@ -43,6 +43,12 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "e2e-latency": ("BROKER", "t", "1", "all", "10"),
     "verifiable-producer": ("--topic", "t", "--bootstrap-server", "BROKER"),
     "verifiable-consumer": ("--topic", "t", "--group-id", "g", "--bootstrap-server", "BROKER"),
+    "transactional-message-copier": (
+        *("--input-topic", "t", "--output-topic", "o", "--input-partition", "0", "--transactional-id", "x"),
+        *("--max-messages", "1", "--consumer-group", "g", "--broker-list", "BROKER"),
+    ),
+    "transactions": ("--bootstrap-server", "BROKER", "list"),
+    "features": ("--bootstrap-server", "BROKER", "describe"),
     "mirror-maker": (
         *("--consumer.config", "PROPERTIES", "--producer.config", "PROPERTIES"),
         *("--include", "t"),
@@ -60,6 +66,7 @@ OWN_TIMEOUT = {"console-producer", "consumer-groups", "console-consumer", "reass
 WAITING = {
     *("tail", "cat", "console-producer", "console-consumer", "mirror-maker", "replica-verification", "e2e-latency"),
     *("producer-perf-test", "consumer-perf-test", "verifiable-producer", "verifiable-consumer"),
+    "transactional-message-copier",
 }
 """They go on until they are stopped, or until their records have been read or written."""
 PROMPT_S = 30.0

@@ -252,6 +252,15 @@ _ANSWERS: Mapping[int, _Rule] = {
     ApiKey.DESCRIBE_PRODUCERS: _Rule(_path("topics.name partition_indexes."), _PARTITIONS_OF_TOPICS, "partition"),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _Rule(_path("topics.name"), _path("topics.name"), "topic", may_omit=True),
     ApiKey.DESCRIBE_CLUSTER: _Rule(_everything, _path("brokers.broker_id"), "broker"),
+    ApiKey.LIST_TRANSACTIONS: _Rule(_everything, _path("transaction_states.transactional_id"), "transactional id"),
+    ApiKey.DESCRIBE_TRANSACTIONS: _Rule(
+        _path("transactional_ids."), _path("transaction_states.transactional_id"), "transactional id"
+    ),
+    ApiKey.WRITE_TXN_MARKERS: _Rule(
+        _path("markers.producer_id topics.name"), _path("markers.producer_id topics.name"), "producer and topic"
+    ),
+    # From version 2 on only the features that failed are named.
+    ApiKey.UPDATE_FEATURES: _Rule(_path("feature_updates.feature"), _path("results.feature"), "feature", may_omit=True),
 }
 
 _WITHOUT_KEYS = frozenset(
