@@ -272,8 +272,7 @@ class Producing:
             self.broker.replicas,
             list(requests),
             clock.wall_ms(),
-            clock.wall_ms,
-            clock.time_slice,
+            clock,
             self.coordinators.verifier,
         )
         for step in work:
