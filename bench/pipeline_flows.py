@@ -43,7 +43,7 @@ table = "t"
 
 
 def latency(queries: Queries, kind: str, batches: int = 5) -> Taken:
-    """The median time of micro-batches of one record each, and the CPU seconds of a query with so
+    """The median time of micro-batches of one record each, and the CPU seconds of a query with that
     many; the first ones warm up."""
     taken: list[float] = []
     topic = queries.new_topic(1)

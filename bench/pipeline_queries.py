@@ -115,7 +115,7 @@ class Queries:
         return self._timed(writer, self.rows_of(figure), whole=figure == "begin")
 
     def read(self, kind: str, topic: str, limit: int) -> Any:
-        """A stream of the topic, in micro-batches of so many records."""
+        """A stream of the topic, in micro-batches of at most this many records."""
         options = {
             "kafka.bootstrap.servers": self.bootstrap,
             "subscribe": topic,

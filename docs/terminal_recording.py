@@ -196,7 +196,7 @@ def first_steps() -> str:
 
 
 def read(count: int) -> None:
-    """A group reads and commits so many records."""
+    """A group reads this many records, and commits them."""
     settings = {"bootstrap.servers": SERVERS, "group.id": "kitchen", "auto.offset.reset": "earliest"}
     with Consumer({**settings, "enable.auto.commit": "false"}) as consumer:
         consumer.subscribe(["orders"])

@@ -62,7 +62,7 @@ INDEXES = list(range(NAMES))
 
 
 def lists() -> dict[str, tuple[Any, int]]:
-    """Requests that name very much, with their versions."""
+    """Large requests, with their versions."""
     log_dirs, reassignment = alter_replica_log_dirs, alter_partition_reassignments
     scram, epochs = alter_user_scram_credentials, offset_for_leader_epoch
     creatable = create_topics.CreatableTopic

@@ -52,7 +52,7 @@ def test_no_large_operation_keeps_a_producer_waiting(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     """A large topic made, described, used in single requests, deleted and purged;
-    requests that name very much."""
+    large requests."""
     indexes = range(PARTITIONS)
     batch = build_batch([Record(0, int(time.time() * 1000), None, b"x" * 100)])
 

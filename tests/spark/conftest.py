@@ -68,7 +68,7 @@ class TestCluster:
             future.result(60)
 
     def add_partitions(self, topic: str, count: int) -> None:
-        """The topic has so many partitions afterwards."""
+        """The topic has this many partitions afterwards."""
         self._admin.create_partitions([NewPartitions(topic, count)])[topic].result(60)
         while len(self._admin.list_topics(topic, 60).topics[topic].partitions) < count:
             time.sleep(0.05)

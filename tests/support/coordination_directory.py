@@ -96,7 +96,8 @@ def opened(folder: Path, *, sync: bool = True) -> Storage:
 
 def make_directory(folder: Path, entries: Sequence[Entry], *, files: Sequence[int], snapshots: Sequence[int]) -> Path:
     """A directory with a log in files that begin with these of the transactions (numbers from 0),
-    and with snapshots of the state after so many transactions; returns the folder of its files."""
+    and with snapshots of the state after these numbers of transactions; returns its
+    folders files."""
     storage = opened(folder)
     for at in snapshots:
         storage.save_snapshot(replayed(entries[:at]))

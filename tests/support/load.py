@@ -48,7 +48,7 @@ class Load:
                 self._producer.poll(0.1)
 
     def goes_on(self, records: int, what: str, *, timeout_s: float = 60) -> float:
-        """Wait until so many more are acknowledged; the seconds that took."""
+        """Wait until this many more are acknowledged; returns the seconds that it took."""
         start, before = time.monotonic(), len(self.acknowledged)
         eventually(lambda: len(self.acknowledged) >= before + records, timeout_s=timeout_s, what=what)
         return time.monotonic() - start

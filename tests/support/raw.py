@@ -23,7 +23,7 @@ def ask(port: int, message: Any, version: int, *, timeout_s: float = 60) -> Any:
 
 
 def receive(connection: socket.socket, size: int) -> bytes:
-    """So many bytes, or fewer where the server closes.
+    """This many bytes, or fewer if the server closes.
 
     MSG_WAITALL does not wait on a socket that has a timeout."""
     parts = bytearray()

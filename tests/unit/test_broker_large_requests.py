@@ -1,5 +1,4 @@
-"""Requests that name very much are decoded, served and answered in slices, in the
-order of their connection."""
+"""Large requests are decoded, served and answered in slices, in the order of their connection."""
 
 import struct
 from collections import Counter

@@ -1112,7 +1112,7 @@ def test_a_call_ends_with_its_slice_of_time(tmp_path: Path, acks: int) -> None:
 
 
 def slices_of(batches: int) -> object:
-    """In place of a clock's `time_slice`: slices that are over after so many questions."""
+    """In place of a clock's `time_slice`: slices that end after a number of questions."""
 
     def time_slice() -> object:
         left = iter(range(batches - 1))

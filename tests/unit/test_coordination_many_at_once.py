@@ -66,7 +66,7 @@ def create(client: Client, path: str, mode: int = 0) -> None:
 
 
 def work_of_expirations(count: int) -> int:
-    """The work for so many sessions, each with an ephemeral, that expire together."""
+    """The work for this many sessions, each with an ephemeral, that expire together."""
     harness = Harness()
     for number in range(count):
         create(harness.connect(), f"/e{number}", EPHEMERAL)
@@ -163,7 +163,8 @@ def test_staged_ephemerals_are_those_of_a_walk_over_all_nodes(steps: list[object
 
 
 def work_of_closing(count: int) -> int:
-    """The work to decide and commit the end of a session with so many ephemerals, below one parent.
+    """The work to decide and commit the end of a session with this many ephemerals,
+    below one parent.
 
     It changes the parent once."""
     harness = Harness()
@@ -428,7 +429,7 @@ def commit_multis(directory: Path, stop_at: int = -1) -> tuple[list[int], list[i
     """Have a sync cover several large multis.
 
     The numbers of writes under way that other work on the loop has seen, and the errors in the
-    answers; with so many writes under way the server is stopped."""
+    answers; when this many writes are under way the server is stopped."""
     texts = {"dataDir": str(directory), "clientPort": "0", "clientPortAddress": "127.0.0.1"}
     seen: list[int] = []
 
@@ -489,7 +490,7 @@ def test_a_stop_commits_and_answers_all_that_is_synced(tmp_path: Path) -> None:
 
 
 def tree_of(parents: int, leaves: int) -> Harness:
-    """Below /a so many nodes, each with so many leaves."""
+    """Nodes below /a, each with leaves."""
     harness = Harness()
     tree = harness.processor.database.tree
     tree.put("/a", DataNode.new("/a", b"", OPEN_ACL, 0, 1, 1))
@@ -538,7 +539,7 @@ def test_others_are_served_while_the_children_of_many_nodes_are_counted() -> Non
 
 
 def with_children(count: int) -> Harness:
-    """A node /c with so many children."""
+    """A node /c with this many children."""
     harness = Harness()
     tree = harness.processor.database.tree
     tree.put("/c", DataNode.new("/c", b"", OPEN_ACL, 0, 1, 1))

@@ -167,7 +167,7 @@ def test_every_four_letter_word_answers_and_the_whitelist_holds(tmp_path: Path) 
 
 
 def write_until_files(directory: Path, client: RawClient, wanted: dict[str, int], data: bytes = b"") -> int:
-    """Create nodes until there are so many files of each pattern; how many nodes.
+    """Create nodes until there are this many files of each pattern; returns how many nodes.
 
     What is written while a snapshot is under way begins none, so the number of
     writes alone says little.

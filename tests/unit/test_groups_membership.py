@@ -14,8 +14,8 @@ from support.groups import RANGE, World
 
 
 def joined_members(world: World, count: int) -> tuple[Group, list[JoinGroupResponse]]:
-    """A group that has begun its first generation with so many members, and what
-    they were answered."""
+    """A group that has begun its first generation with this many members, and the
+    answers that they got."""
     ids = [world.join().response.member_id for _ in range(count)]
     waiting = [world.join(member_id=member_id, session_ms=600_000) for member_id in ids]
     while waiting[0].waits:

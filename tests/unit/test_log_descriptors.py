@@ -30,7 +30,7 @@ CONFIG = LogConfig({"segment.bytes": "400", "index.interval.bytes": "0"})
 
 
 class FewDescriptors(OsFiles):
-    """Lets so many files be opened, then none."""
+    """Lets a number of files be opened, then none."""
 
     __slots__ = ("left",)
 
@@ -121,7 +121,7 @@ def state(log: PartitionLog) -> object:
 
 
 def run(files: FewDescriptors, dirs: LogDirs, left: int) -> int:
-    """Run all steps with so many opens allowed; a step that fails runs again with descriptors.
+    """Run all steps with this many opens allowed; a step that fails runs again with descriptors.
 
     The number that failed."""
     failed = 0

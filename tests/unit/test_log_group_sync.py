@@ -91,7 +91,7 @@ def test_many_producers_share_a_sync(tmp_path: Path) -> None:
 
 
 def test_every_nth_append_waits_where_flush_messages_is_n(tmp_path: Path) -> None:
-    """No more than so many acknowledged records are ever without a sync."""
+    """The number of acknowledged records without a sync never exceeds the limit."""
     broker = Broker(tmp_path, **{"flush.messages": "3"})
     broker.path.lead("t")
     wire = broker.path.connect()

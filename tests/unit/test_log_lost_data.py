@@ -125,7 +125,7 @@ def test_a_log_that_ends_below_a_checkpoint_has_lost_data(tmp_path: Path, checkp
 
 
 def after_a_kill(directory: Path, *, segments: int = 1) -> Path:
-    """A log of `BATCHES` batches in so many segments that no checkpoint covers, after a kill.
+    """A log of `BATCHES` batches in this many segments that no checkpoint covers, after a kill.
 
     Its first segment."""
     dirs = open_dirs(directory)

@@ -415,7 +415,7 @@ def accept(driven: Driven, epoch: int, lasted_ms: int) -> Any:
 
 
 def refuse(driven: Driven, epoch: int, times: int = 3) -> Any:
-    """The broker's port refuses so many times."""
+    """The broker's port refuses this many times."""
     assert driven.step == deaths.ReadEpoch()
     driven.answer(epoch)
     for attempt in range(times):

@@ -41,7 +41,8 @@ ORDERED = KEYED + 'order_by = "version"\n'
 
 
 class Cluster:
-    """What a rewind asks of a cluster: a topic of so many partitions with ten records in each."""
+    """What a rewind asks of a cluster: a topic with this many partitions and ten
+    records in each."""
 
     def __init__(self, partitions: int, topic_id: str) -> None:
         self.topic_id = topic_id

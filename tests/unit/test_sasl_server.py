@@ -469,7 +469,7 @@ def test_a_request_too_large_for_its_api_is_not_kept_in_an_authentication_that_e
 
 
 def test_a_renewal_keeps_the_user_and_the_mechanism(tmp_path: Path) -> None:
-    """Otherwise a connection could change whom it belongs to."""
+    """Otherwise a connection could change its user."""
     broker = SaslBroker(tmp_path, reauth_ms=5000)
     wire = broker.connect()
     log_in(wire)

@@ -191,7 +191,7 @@ def test_transaction_of_an_exhausted_epoch_is_aborted_with_the_last_epoch_and_th
 
 
 def test_new_producer_aborts_the_transaction_that_the_last_one_left_open() -> None:
-    """It is told to ask again until that is done; the old one is fenced at once."""
+    """It has to ask again until that is done; the old one is fenced at once."""
     broker = Coordinated()
     old = broker.producer()
     broker.begun(old, PARTITIONS)

@@ -134,7 +134,8 @@ def test_what_was_unpacked_stays_as_it_is_while_more_is_unpacked(kind: Compressi
 @pytest.mark.parametrize("kind", [kind for kind in CompressionType if kind is not CompressionType.NONE])
 @pytest.mark.parametrize("size", [1000, 65_535, 65_536, 65_537, 300_000])
 def test_the_limit_is_exact(kind: CompressionType, size: int) -> None:
-    """So many bytes are unpacked, and one fewer is refused."""
+    """A limit of exactly these bytes lets them be unpacked, and a limit of one fewer
+    refuses them."""
     data = os.urandom(size // 2) * 2 + b"x" * (size % 2)
     packed = bytes(compress(kind, data))
     assert bytes(decompress(kind, packed, size)) == data

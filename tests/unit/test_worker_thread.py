@@ -9,7 +9,7 @@ from barnabas.base.threads import AtMost, WorkerThread
 
 
 async def outcomes(count: int) -> tuple[list[int], list[tuple[int, BaseException | None]], set[int]]:
-    """What a thread does with so many pieces of work, every third of which fails: done,
+    """What a thread does with this many pieces of work, every third of which fails: done,
     reported, and in which threads."""
     loop = asyncio.get_running_loop()
     done: list[int] = []

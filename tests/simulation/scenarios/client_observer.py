@@ -51,7 +51,7 @@ class ClientObserver:
         self._watched: dict[type, Callable[[int, Any], Answered | None]] = {MetadataRequest: self._metadata}
 
     def watch_records(self) -> None:
-        """Note what the client reads, and where it is told that partitions end."""
+        """Note what the client reads, and where partitions end by the answers that it gets."""
         self._watched |= {FetchRequest: self._fetch, ListOffsetsRequest: self._list_offsets}
 
     def watch_group(self, facts: GroupFacts) -> None:

@@ -45,7 +45,7 @@ class RepeatedRequests:
         self._is_again = False
         self.count = 0
         self.has_lost_one = False
-        """Whether a copy that left at once got no answer: nobody knows when it comes."""
+        """Whether a copy that left at once got no answer: it is not known when it comes."""
 
     def on_request(self, broker_id: int, message: Any) -> Answered | None:
         """A request leaves; perhaps it will come again."""

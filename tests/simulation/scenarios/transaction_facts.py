@@ -23,7 +23,7 @@ class Outcome(enum.Enum):
     """How a transaction ended, as its producer knows."""
 
     ABORTED = "aborted"
-    """Also while it is open: nobody has asked to commit it."""
+    """Also while it is open: its commit has not been requested."""
     UNKNOWN = "unknown"
     """A commit was asked for."""
     COMMITTED = "committed"

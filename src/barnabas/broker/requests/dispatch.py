@@ -409,7 +409,7 @@ class ClientConnection:
         data: memoryview,
         offset: int,
     ) -> None:
-        """Decode a request that names very much, and serve it.
+        """Decode a large request in slices, and serve it.
 
         The connection is paused until its answer."""
         if handler.refusal is not None and (reason := handler.refusal(data, offset, version)) is not None:

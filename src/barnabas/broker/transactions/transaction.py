@@ -92,7 +92,7 @@ class TransactionMetadata:
         """The state that is being written."""
         self.has_failed_fence = False
         """Whether the epoch was raised to fence a producer, and the record of that may not have
-        been written. Nobody has got the epoch, so it is not raised again."""
+        been written. No producer has received the epoch, so it is not raised again."""
         self.state: TransactionState
         self.producer_id: int
         self.producer_epoch: int

@@ -211,8 +211,8 @@ def _new_properties(
 
 
 def _internal_topics(count: int) -> dict[str, str]:
-    """How many replicas the coordinators' topics have in a cluster of so many
-    brokers, and need for a write."""
+    """How many replicas the coordinators' topics have in a cluster with this many brokers,
+    and how many a write needs."""
     return {
         "offsets.topic.replication.factor": str(min(3, count)),
         "transaction.state.log.replication.factor": str(min(3, count)),

@@ -207,7 +207,7 @@ def _add_link_options(add: Callable[..., None]) -> None:
         "offset.lag.max",
         type=_positive,
         metavar="N",
-        help="with aliases: at most so many records between two pairs of offsets (default 100)",
+        help="with aliases: at most N records between two pairs of offsets (default 100)",
     )
 
 

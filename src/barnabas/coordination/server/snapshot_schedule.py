@@ -1,5 +1,4 @@
-"""When a server takes its next snapshot: after a number of transactions, or after so
-many bytes of them.
+"""When a server takes its next snapshot: after a number of transactions, or of bytes in them.
 
 Each server chooses a random point between the half and the whole of both limits, so that the
 members of an ensemble do not all take their snapshots at once.

@@ -41,7 +41,7 @@ def produce_request(
 
 
 async def init_producer_id(link: ClusterLink, timeout_s: float) -> tuple[int, int]:
-    """A producer id that nobody has, and its epoch. Raises `RefusedError`, `TimedOutError`."""
+    """An unused producer id, and its epoch. Raises `RefusedError`, `TimedOutError`."""
 
     async def attempt() -> tuple[int, int] | None:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_UNUSED_TIMEOUT_MS)
