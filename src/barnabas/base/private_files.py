@@ -15,8 +15,8 @@ __all__ = ["is_trusted", "make_private_dirs", "require_own_folder", "write_priva
 
 
 def make_private_dirs(path: str | os.PathLike[str]) -> None:
-    """Make a folder with mode 0700, for it will hold records or credentials, and its missing
-    parents with the usual mode.
+    """Make a folder with mode 0700, because it will hold records or credentials, and its missing
+    parents with the default mode.
 
     A folder that is there keeps its mode: its owner has chosen it. Raises `PermissionError`
     as `require_own_folder`.

@@ -11,12 +11,12 @@ wrong with a batch is decided in one place for each rule:
     local_log        what is written, and what follows from it
 
 A run is one batch of any kind (`AppendRun.add_alone`): it may be converted, begin a segment, carry
-the log's timestamps, belong to a transaction or end one, or be a duplicate of which nothing is
-written. Or a run is usual batches of producers, of which nothing is to be decided but their offsets
-(`AppendRun.add`): plain or in the topic's own codec, with the producer's own timestamps, in
-sequence, with room in the segment. `add` is one condition, which repeats six facts of a header
-(magic, size, count, base offset, codec, CRC), max.message.bytes and the limits of timestamps. It
-decides no error: what it does not take is for `add_alone`.
+the log's timestamps, belong to a transaction or end one, or be a duplicate, which is not written.
+Or a run is ordinary batches of producers, which need nothing but offsets (`AppendRun.add`): plain
+or in the topic's own codec, with the producer's own timestamps, in sequence, with room in the
+segment. `add` is one condition, which repeats six facts of a header (magic, size, count, base
+offset, codec, CRC), max.message.bytes and the limits of timestamps. It decides no error:
+`add_alone` takes the other batches.
 
 Invariants:
 
@@ -67,7 +67,7 @@ __all__ = ["MOST_BATCHES", "AppendRun"]
 MOST_BATCHES = 64
 """Most batches in one run."""
 _MANY_RECORDS = 4_096
-"""A batch of this many records or more is not usual: more of it is checked."""
+"""A batch of this many records or more is added alone: more of it is checked."""
 
 
 class AppendRun:
@@ -112,8 +112,8 @@ class AppendRun:
         self._came_bytes = 0
         """The size of what was taken, before a batch was converted."""
         self._is_alone = self._has_room = False
-        """Whether there is one batch, of any kind; and whether it is known what
-        usual ones there is room for."""
+        """Whether the run is one batch of any kind, and whether the room for
+        ordinary batches is known."""
         self._next_of_producer: tuple[int, int, int] | None = None
         """The producer whose batches are here, with the epoch and the sequence of its next one."""
         self.long_check: Callable[[Buffer], DeferredCheck] | None = None
@@ -232,7 +232,7 @@ class AppendRun:
             duplicate=True,
         )
 
-    # ---- usual batches
+    # ---- ordinary batches
 
     def add(self, batch: memoryview, header: HeaderFields) -> int:
         """Take a writable batch of a producer, whose header this is, at the end: its first offset.
@@ -299,7 +299,7 @@ class AppendRun:
         return self._check_producer(header, Origin.CLIENT, batch) is None
 
     def _find_room(self) -> None:
-        """Decide what usual batches are."""
+        """Find the limits within which batches can be added to the run."""
         config, now_ms = self._config, self._now_ms
         room_bytes, self._room_offset, room_ms = self._components.segments.active.room(config, MOST_BATCHES, now_ms)
         self._room_bytes = -1 if config.log_append_time or self._is_alone else room_bytes

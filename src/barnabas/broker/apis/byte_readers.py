@@ -1,6 +1,6 @@
-"""The APIs whose usual requests are read from their bytes, without the general decoder.
+"""The APIs whose common requests are read from their bytes, without the general decoder.
 
-In Kafka: nothing; each request takes the way of `KafkaApis`.
+In Kafka: nothing; each request goes through `KafkaApis`.
 """
 
 from collections.abc import Mapping

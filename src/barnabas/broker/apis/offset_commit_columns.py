@@ -101,7 +101,9 @@ ReadCommit = tuple[int, OffsetCommit, _Words]
 def read_offset_columns(
     data: memoryview, start: int, stop: int, versions: range, topic_name: Callable[[Uuid], str | None]
 ) -> ReadCommit | None:
-    """Read the OffsetCommit request in ``data[start:stop]``; None if it is not usual."""
+    """Read the OffsetCommit request in ``data[start:stop]``.
+
+    None if the general decoder must read it."""
     try:
         return _read(data, start, stop, versions, topic_name)
     except UNREADABLE_PARTS:
@@ -195,7 +197,7 @@ class _Request:
 
 
 class CommitsByColumns:
-    """Serves usual requests of all connections of a broker
+    """Serves the common requests of all connections of a broker
     (`barnabas.broker.requests.dispatch.FastPath`)."""
 
     __slots__ = ("_groups", "_metadata", "_versions")

@@ -85,7 +85,9 @@ ReadProduce = tuple[int, Produce, SuccessResponse]
 def read_parts(
     data: memoryview, start: int, stop: int, versions: range, topic_name: Callable[[Uuid], str | None]
 ) -> ReadProduce | None:
-    """Read the Produce request in ``data[start:stop]``; None if it is not usual."""
+    """Read the Produce request in ``data[start:stop]``.
+
+    None if the general decoder must read it."""
     try:
         return _read(data, start, stop, versions, topic_name)
     except UNREADABLE_PARTS:

@@ -506,7 +506,7 @@ def _plain_partitions(what: str, data: bytes) -> Task[tuple[bytes, dict[int, Rep
 
 
 def encode_partition_state(state: LeaderAndIsr, controller_epoch: int) -> bytes:
-    """Version 1; the recovery state only where it is not the usual one."""
+    """Version 1. The recovery state is written only if it is not RECOVERED."""
     recovery = "" if state.recovery_state == _RECOVERED else f',"leader_recovery_state":{state.recovery_state}'
     isr = ",".join(map(str, state.isr))
     return (

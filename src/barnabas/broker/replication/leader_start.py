@@ -16,10 +16,10 @@ epoch is compared with the follower's own log:
     it lies where our log ends               followed, with a warning
 
 The end of our last segment, which is our log's end, is left out on purpose, also once a fetch has
-moved it on: DeleteRecords up to the high watermark, its usual form, leaves that start while a topic
-is idle, and deleted records must not come back with a replica that was away. A leader that has lost
-the segments before that offset has another start: it finds the loss by its leader epochs when it
-starts, and its log start stays where it was (`barnabas.log.missing_records`).
+moved it on: DeleteRecords up to the high watermark, which is its most common form, leaves that
+start while a topic is idle, and deleted records must not come back with a replica that was away. A
+leader that has lost the segments before that offset has another start: it finds the loss by its
+leader epochs when it starts, and its log start stays where it was (`barnabas.log.missing_records`).
 
 A follower that keeps more than its leader is in sync all the same. It deletes the records when
 its own retention does, or as soon as the leader's start rises further. Without the leader's

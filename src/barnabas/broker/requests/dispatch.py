@@ -6,7 +6,7 @@ One request of a connection is served at a time, in order, as Apache's brokers d
 response is outstanding the connection is paused, so a client that pipelines waits in its own
 socket. A handler that replies at once costs no task and no pause.
 
-Usual Produce and OffsetCommit requests need no handler: a `FastPath` serves them from their bytes,
+Most Produce and OffsetCommit requests need no handler: a `FastPath` serves them from their bytes,
 and leaves the others. Produce requests that arrived together are served together, and with acks=all
 also wait together (`Unanswered`).
 
@@ -70,7 +70,7 @@ class Unanswered(Protocol):
 
 
 class FastPath(Protocol):
-    """Serves usual requests without an object for each."""
+    """Serves the common requests of an API without an object for each."""
 
     served_count: int
     """How many requests the last call of `serve` has served, those included whose
@@ -91,7 +91,7 @@ class FastPath(Protocol):
 
 
 class _FastApi(NamedTuple):
-    """An API whose usual requests have a fast path."""
+    """An API whose common requests have a fast path."""
 
     key: ApiKey
     path: FastPath
@@ -117,7 +117,7 @@ class Dispatcher:
         """``handlers`` are by API key. ``client_id`` is this broker's own in requests to itself;
         ``unsupported_version`` is the response, in version 0, to ApiVersions requests in an unknown
         version. ``has_room`` says whether what waits for clients leaves room for a large answer.
-        ``fast_paths`` serve usual requests of some API keys."""
+        ``fast_paths`` serve the common requests of some API keys."""
         self.handlers = handlers
         # In the order in which they were accepted.
         self.connections: dict[ClientConnection, None] = {}

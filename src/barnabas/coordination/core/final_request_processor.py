@@ -141,7 +141,7 @@ class FinalRequestProcessor:
         return client, request
 
     def _apply(self, payload: bytes) -> Change:
-        """Apply a transaction, which is read from its bytes where it is of a usual kind."""
+        """Apply a transaction, which is read from its bytes if it is a common one."""
         session_id, _, zxid, time_ms, txn_type = TXN_HEADER.unpack_from(payload)
         usual = read_transaction(payload, txn_type)
         if usual is None:

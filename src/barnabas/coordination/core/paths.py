@@ -32,7 +32,7 @@ def checked_path(path: str) -> str:
         and "//" not in path
         and "/." not in path
     ):
-        return path  # the usual case, which needs no closer look
+        return path  # the common case, which needs no closer look
     if _VALID.fullmatch(path) is None:
         raise KeeperError(ErrorCode.BAD_ARGUMENTS, path)
     return path

@@ -214,8 +214,8 @@ class Processor:
     def _receive_usual(
         self, client: ServerConnection, frames: list[bytes], start: int, now_ms: int, wall_ms: int
     ) -> int:
-        """Decide or forward the usual writes at the head of the frames from ``start`` on, up to
-        one for `_receive`; how many these are."""
+        """Decide or forward the writes at the head of the frames from ``start`` on that are read
+        from their bytes, up to the first for `_receive`. Returns how many."""
         session = client.session
         if session is None:
             return 0

@@ -236,8 +236,8 @@ class Tree:
             self._keep_acl(node.acl)
 
     def put_child(self, path: str, node: DataNode, parent_path: str, parent: DataNode) -> None:
-        """As `put_without_data` of the parent and `put` of its new child; the usual one costs less,
-        and where nothing is counted or kept."""
+        """The same as `put_without_data` of the parent and `put` of its new child, and faster for a
+        common node where nothing is counted or kept."""
         names, nodes = self.children.get(parent_path), self.nodes
         if (
             names is None

@@ -1,8 +1,8 @@
-"""Reads requests and transactions of the usual kinds from their bytes, without records; the
-operations say what these are.
+"""Reads common requests and transactions from their bytes, without records.
 
-What is read here has the values that its record has, so nothing that follows knows how it was read.
-All else is left to the records: other operations, ACLs and layouts, and damaged bytes.
+Each operation says which of its own these are. They have the values that their records would have,
+so nothing that follows knows how they were read. All else is left to the records: other operations,
+ACLs and layouts, and damaged bytes.
 
 In ZooKeeper: the deserialization in `PrepRequestProcessor` and `SerializeUtils`.
 """
@@ -36,8 +36,9 @@ _HEADER_BYTES = REQUEST_HEADER.size
 def read_requests(
     frames: Sequence[bytes], start: int, end: int, offset: int = 0, max_parts: int | None = None
 ) -> list[ReadRequest]:
-    """The usual requests at the head of these frames, from ``start`` to ``end``; each begins at
-    ``offset`` of its frame. A multi of more than ``max_parts`` is not usual."""
+    """The requests at the head of these frames, from ``start`` to ``end``, that can be read
+    from their bytes; each begins at ``offset`` of its frame. A multi of more than
+    ``max_parts`` cannot."""
     found: list[ReadRequest] = []
     for frame in islice(frames, start, end):
         try:
@@ -58,7 +59,9 @@ def read_requests(
 
 
 def read_transaction(payload: bytes, txn_type: int) -> tuple[TransactionType, PlainValues, int] | None:
-    """The type of a usual transaction, its values, and the digest that it names."""
+    """The type of a transaction, its values, and the digest that it names.
+
+    None if its record must be decoded."""
     usual, end = _TRANSACTIONS.get(txn_type), len(payload) - DIGEST.size
     if usual is None or end <= TXN_HEADER.size:
         return None

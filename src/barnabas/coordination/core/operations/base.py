@@ -5,9 +5,8 @@ A write is decided on a view (the tree with the changes of all earlier proposals
 leader, becomes a `Change` by `replay`; that depends only on the tree and the transaction, and
 tolerates what a fuzzy snapshot already contains. `apply` puts a change into the tree.
 
-A request, and a transaction, is read in two ways, which give equal values: from its record,
-whatever it is, and where it is of the usual kind from its bytes (`read_request`,
-`read_transaction`).
+A request or a transaction is read in one of two ways, which give equal values: from its bytes, if
+it is a common one (`read_request`, `read_transaction`), or from its record.
 
 A read looks at the committed tree and may set watches.
 
@@ -116,8 +115,8 @@ class WriteOperation:
     answer: Callable[[Change], bytes]
     """The body of the reply."""
     read_request: Callable[[bytes, int], tuple[int, PlainValues] | None] | None = None
-    """``read_request(data, offset)``: the end of a usual request and its values. None for
-    another request. May raise struct.error and UnicodeDecodeError for one that is damaged."""
+    """``read_request(data, offset)``: the end of a common request and its values. None for another
+    request. May raise struct.error and UnicodeDecodeError for one that is damaged."""
     is_internal: bool = False
     """Whether only servers ask for it, not clients."""
 
@@ -142,9 +141,9 @@ class TransactionType:
     apply: Callable[[Tree, Change], None]
     """Put the change into the tree."""
     read_transaction: Callable[[bytes, int, int], PlainValues | None] | None = None
-    """``read_transaction(data, offset, end)``: the values of a usual transaction that takes
-    these bytes. None for another one. May raise struct.error and UnicodeDecodeError for one that
-    is damaged."""
+    """``read_transaction(data, offset, end)``: the values of a common transaction that takes
+    these bytes. None for another one. May raise struct.error and UnicodeDecodeError for one
+    that is damaged."""
 
 
 @dataclass(frozen=True, slots=True)

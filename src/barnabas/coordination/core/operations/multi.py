@@ -47,8 +47,9 @@ _SHOWN_CHARACTERS = 100
 
 
 def read_request(data: bytes, offset: int) -> tuple[int, PlainValues] | None:
-    """The parts of a multi, if all of them are usual requests. What `decode_parts` refuses is
-    not."""
+    """The parts of a multi, if all of them can be read from their bytes.
+
+    None for what `decode_parts` refuses."""
     parts: list[tuple[int, PlainValues]] = []
     while True:
         opcode, is_end, _ = MULTI_HEADER.unpack_from(data, offset)
