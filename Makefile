@@ -75,6 +75,7 @@ simulate: install  ## whole clusters in virtual time, with faults, from seeds: S
 mutants: install  ## defects put into the code on purpose, each of which the simulation or a unit test must notice
 	@$(BIN)/python tests/simulation/mutants.py
 	@$(BIN)/python tests/simulation/ensemble_mutants.py
+	@$(BIN)/python tests/simulation/transaction_mutants.py
 	@$(BIN)/python tests/rule_mutants.py
 
 trials: SEEDS = 1-10000

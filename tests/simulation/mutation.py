@@ -8,6 +8,7 @@ workers have threads, and a fork would keep their locks.
 import argparse
 import inspect
 import os
+import random
 import subprocess
 import sys
 import textwrap
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["MutantOutdatedError", "patch", "rewrite", "run_in_own_process", "run_mutants"]
+__all__ = ["MutantOutdatedError", "patch", "rewrite", "run_in_own_process", "run_mutants", "sample_of_commit"]
 
 
 sys.path.insert(
@@ -122,3 +123,13 @@ def run_in_own_process(program: str, *arguments: str) -> subprocess.CompletedPro
     return subprocess.run(
         [sys.executable, program, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
+
+
+def sample_of_commit(mutants: Iterable[Callable[[], None]], count: int) -> list[Callable[[], None]]:
+    """Another choice for each commit, the same in all processes of a run."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    try:
+        commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):  # the sources without their history
+        commit = "no commit"
+    return random.Random(commit).sample(list(mutants), count)

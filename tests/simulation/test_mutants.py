@@ -2,28 +2,15 @@
 
 ``make mutants`` tries all."""
 
-import random
-import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import mutants
 import pytest
 from mutants import MUTANTS
-from mutation import run_in_own_process
+from mutation import run_in_own_process, sample_of_commit
 from replication_mutants import REPLICATION_MUTANTS
 
 SAMPLE = 6
-
-
-def sample() -> list[Callable[[], None]]:
-    """Another choice for each commit, the same in all processes of a run."""
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
-    try:
-        commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):  # the sources without their history
-        commit = "no commit"
-    return random.Random(commit).sample(list(MUTANTS), SAMPLE)
 
 
 def test_all_mutants_fit_the_code() -> None:
@@ -33,7 +20,7 @@ def test_all_mutants_fit_the_code() -> None:
     assert done.returncode == 0
 
 
-@pytest.mark.parametrize("mutant", sample(), ids=lambda mutant: mutant.__name__)
+@pytest.mark.parametrize("mutant", sample_of_commit(MUTANTS, SAMPLE), ids=lambda mutant: mutant.__name__)
 def test_a_mutant_of_this_commits_sample_is_noticed(mutant: Callable[[], None]) -> None:
     """One of the seeds that can show the defect does; the same code without the defect
     passes them all elsewhere."""

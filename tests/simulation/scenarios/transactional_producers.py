@@ -25,6 +25,9 @@ _ABORT_SHARE = 0.2
 _DEATH_SHARE = 0.06
 _ZOMBIE_SHARE = 0.06
 _CALL_S = 20.0
+_STALL_SHARE = 0.04
+_STALL_S = (6.5, 10.0)
+"""How long a copier stands still that its group gives up meanwhile."""
 _TRANSACTION_TIMEOUT_MS = 8000
 _DELIVERY_TIMEOUT_MS = 6000
 _BYTES = {
@@ -35,7 +38,7 @@ _COPYING = {
     "key.deserializer": "bytes",
     "value.deserializer": "bytes",
     "session.timeout.ms": "6000",
-    "max.poll.interval.ms": "12000",
+    "max.poll.interval.ms": "6000",
     "heartbeat.interval.ms": "500",
     "enable.auto.commit": "false",
     "auto.offset.reset": "earliest",
@@ -238,15 +241,18 @@ class TransactionalCopier(_Transactional):
         if not records:
             self._has_committed = True  # nothing is to be read again
             return False
+        group = await consumer.group_metadata()
+        if group.generation_id < 0:  # such a commit is not fenced (KIP-447)
+            raise CommitError(ErrorCode.ILLEGAL_GENERATION)
+        if self._rng.random() < _STALL_SHARE:
+            self._client.history.count("copiers that stood still")
+            await asyncio.sleep(self._rng.uniform(*_STALL_S))
         offsets: dict[TopicPartition, int] = {}
         for record in records:
             target = TopicPartition(self._target, record.partition)
             value = self._facts.send(transaction, target, (record.value or b"").decode())
             await producer.submit(target.topic, value, partition=target.partition)
             offsets[TopicPartition(record.topic, record.partition)] = record.offset + 1
-        group = await consumer.group_metadata()
-        if group.generation_id < 0:  # such a commit is not fenced (KIP-447)
-            raise CommitError(ErrorCode.ILLEGAL_GENERATION)
         await producer.send_offsets_to_transaction(offsets, group, _CALL_S)
         return True
 

@@ -1,0 +1,175 @@
+"""Mutants of transactions: defects that the simulation with transactional producers must notice.
+
+``python tests/simulation/transaction_mutants.py [NAME ...]`` runs each mutant on a few seeds.
+"""
+
+import sys
+from collections.abc import Callable
+
+from mutation import patch, rewrite, run_mutants
+
+from simulation.scenarios.transaction_scenario import TransactionPlan, run_transaction_seed
+
+__all__ = ["TRANSACTION_MUTANTS"]
+
+SEEDS = range(1, 13)
+
+
+def commit_before_all_partitions_know() -> None:
+    """The coordinator takes every marker for written, whatever its leader has answered."""
+    from barnabas.broker.transactions.markers import MarkerQueues
+
+    rewrite(MarkerQueues, "_settle", "if code in _WRITTEN:", "if True:")
+
+
+def skip_the_markers_at_a_hand_over() -> None:
+    """The next coordinator does not complete what the last one has decided."""
+    from barnabas.broker.transactions.coordinator import TransactionCoordinator
+
+    rewrite(TransactionCoordinator, "finish_loading", "if transaction.state.is_prepared:", "if False:")
+
+
+def ignore_the_producer_epoch() -> None:
+    """The coordinator takes requests of producers that were fenced."""
+    from barnabas.broker.transactions.coordinator import TransactionCoordinator
+
+    rewrite(
+        TransactionCoordinator, "_found", "if transaction.producer_epoch != sender.producer_epoch:", "if False:"
+    )  # fmt: skip
+
+
+def advance_the_last_stable_offset_early() -> None:
+    """Open transactions do not hold readers at read_committed back."""
+    from barnabas.log.bounds import Bounds
+
+    patch(Bounds, "last_stable_offset", property(lambda self: self.high_watermark))
+
+
+def lose_the_abort_on_recovery() -> None:
+    """A broker that starts again does not know which transactions were aborted."""
+    from barnabas.log.segment.transaction_index import TransactionIndex
+
+    patch(TransactionIndex, "entries", property(lambda self: []))
+
+
+def take_a_late_batch_into_a_transaction() -> None:
+    """Nobody asks the coordinator whether a batch is of an open transaction."""
+    from barnabas.broker.replication.transaction_verification import AddPartitionsToTxnManager
+
+    rewrite(AddPartitionsToTxnManager, "begin", "is_enabled=self.is_enabled", "is_enabled=False")
+
+
+def commit_offsets_of_a_fenced_member() -> None:
+    """A member that the group has lost commits with its transaction."""
+    from barnabas.broker.groups import commits
+    from barnabas.wire.kafka.errors import ErrorCode
+
+    patch(commits, "check_transactional_sender", lambda group, sender: ErrorCode.NONE)
+
+
+def forget_the_time_out() -> None:
+    """A transaction whose producer is gone stays open for ever."""
+    from barnabas.broker.transactions.coordinator import TransactionCoordinator
+
+    patch(TransactionCoordinator, "_abort_timed_out", lambda self: self._deadlines.to_abort.clear())
+
+
+def show_offsets_before_the_commit() -> None:
+    """Offsets of a transaction count at once."""
+    from barnabas.broker.groups import coordinator
+
+    rewrite(coordinator, "_apply", "if append.transaction is None:", "if True:")
+
+
+def abort_what_was_to_be_committed() -> None:
+    """Markers of a commit are those of an abort."""
+    from barnabas.broker.transactions import markers
+
+    rewrite(
+        markers, "request_of", "transaction_result=completion.transition.state is TransactionState.COMPLETE_COMMIT",
+        "transaction_result=False",
+    )  # fmt: skip
+
+
+def give_a_new_producer_the_same_epoch() -> None:
+    """A producer that begins does not fence the one before it."""
+    from barnabas.broker.transactions.transaction import TransactionMetadata
+
+    rewrite(
+        TransactionMetadata, "prepare_increment", "epoch, last_epoch = self.producer_epoch + 1, NO_PRODUCER_EPOCH",
+        "epoch, last_epoch = max(self.producer_epoch, 0), NO_PRODUCER_EPOCH",
+    )  # fmt: skip
+
+
+def answer_a_commit_before_it_is_written() -> None:
+    """The producer hears of its commit while the decision is only in memory."""
+    from barnabas.broker.transactions.coordinator import TransactionCoordinator
+
+    rewrite(
+        TransactionCoordinator, "end", "self._append(owned, transaction, transaction.prepare_end(",
+        "self._reply(to, ProducerAnswer(ErrorCode.NONE)); to = lambda *_: None; "
+        "self._append(owned, transaction, transaction.prepare_end(",
+    )  # fmt: skip
+
+
+def forget_aborted_transactions_in_fetch() -> None:
+    """Readers are not told which transactions were aborted."""
+    from barnabas.log.partition_log import PartitionLog
+
+    patch(PartitionLog, "aborted_transactions", lambda self, from_offset, upto_offset: [])
+
+
+def drop_offsets_at_the_commit() -> None:
+    """The marker of a commit drops the offsets of its transaction."""
+    from barnabas.broker.groups.offsets import GroupOffsets
+
+    rewrite(GroupOffsets, "end_transaction", "elif committed:", "elif False:")
+
+
+_COORDINATORS_FAIL = ("coordinator", "kill", "leader")
+
+TRANSACTION_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
+    commit_before_all_partitions_know: ("leader", "kill", "partition"),
+    skip_the_markers_at_a_hand_over: _COORDINATORS_FAIL,
+    ignore_the_producer_epoch: (),
+    advance_the_last_stable_offset_early: (),
+    lose_the_abort_on_recovery: ("kill", "restart"),
+    take_a_late_batch_into_a_transaction: (),
+    commit_offsets_of_a_fenced_member: ("pause", "partition", "leader"),
+    forget_the_time_out: (),
+    show_offsets_before_the_commit: (),
+    abort_what_was_to_be_committed: (),
+    give_a_new_producer_the_same_epoch: (),
+    answer_a_commit_before_it_is_written: _COORDINATORS_FAIL,
+    forget_aborted_transactions_in_fetch: (),
+    drop_offsets_at_the_commit: (),
+}
+
+
+def plan_for(mutant: Callable[[], None]) -> TransactionPlan:
+    """A small cluster under the faults that can show the defect."""
+    return TransactionPlan(
+        producers=2,
+        copiers=2,
+        partitions=2,
+        duration_s=20.0,
+        faults=TRANSACTION_MUTANTS[mutant],
+        mean_fault_gap_s=2.5,
+        mean_pause_s=0.15,
+        repeated_share=0.3,
+    )
+
+
+def caught_by(mutant: Callable[[], None]) -> tuple[int, str] | None:
+    """The first seed that notices the mutant, and what it says; None if none does. Patches this
+    process for good."""
+    mutant()
+    for seed in SEEDS:
+        result = run_transaction_seed(seed, plan=plan_for(mutant))
+        if result.violations:
+            return seed, result.violations[0].splitlines()[0]
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(run_mutants(TRANSACTION_MUTANTS, caught_by))
