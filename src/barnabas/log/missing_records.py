@@ -116,8 +116,8 @@ def shows_compaction(segments: Iterable[Segment]) -> bool:
 
     Reads all headers up to the first sign. That is a batch with fewer records than offsets,
     or offsets that are missing between two batches that follow each other in one file: bytes
-    do not vanish from the middle of a file. A single damaged offset is no sign, because the
-    batch after it goes back.
+    do not vanish from the middle of a file. A single damaged offset is no sign, for the batch
+    after it goes back.
     """
     for segment in segments:
         next_offset = segment.base_offset

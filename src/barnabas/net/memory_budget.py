@@ -142,7 +142,7 @@ class MemoryBudget:
     def has_room_for_answers(self) -> bool:
         """Whether a large answer may be made: what peers do not read is below the limit.
 
-        Requests that are being served and what waits behind them do not count, because they go
+        Requests that are being served and what waits behind them do not count, for they go
         only with their answers."""
         return self.output_bytes < self.limit_bytes
 

@@ -1,11 +1,11 @@
 """Produce (key 0), versions 3 to 13.
 
-Appends batches to partitions that this broker leads. acks=0 gets no response; an error closes the
-connection, which is the only sign. acks=1 is answered after the append, and after a sync if the
-topic's settings ask for one. acks=-1 is answered when all in-sync replicas have the records, or at
-the request's timeout. Errors, offsets and messages are those of each partition. Advertised from
-version 0, as Apache Kafka 4 does: librdkafka takes the lowest version as a sign of which codecs a
-broker knows. If a request names a partition twice, the last records count.
+Appends batches to partitions that this broker leads. acks 0 gets no response (an error closes the
+connection, which is the only sign there is), 1 is answered after the append (and its sync, where
+the topic's settings ask for one), -1 when all in-sync replicas have the records or at the request's
+timeout. Errors, offsets and messages are those of each partition. Advertised from version 0, as
+Apache Kafka 4 does: librdkafka takes the lowest version as a sign of which codecs a broker knows.
+If a request names a partition twice, the last records count.
 
 - 3: one batch of format 2 for each partition (KIP-98).
 - 5: the log start offset.

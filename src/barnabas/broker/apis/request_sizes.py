@@ -2,9 +2,9 @@
 
 Apache's brokers take requests of 100 MB (socket.request.max.bytes) in every API. Few APIs need
 that: Produce carries records, CreateTopics and AlterConfigs what administrators write, and the
-controller's requests a whole cluster. A request without lists cannot even be so large, because a
-string has at most 32,767 bytes. One that lists topics, partitions or groups may have 100,000
-elements (`barnabas.wire.kafka.reader_source`).
+controller's requests a whole cluster. A request without lists cannot even be so large, for a string
+has at most 32,767 bytes. One that lists topics, partitions or groups may have 100,000 elements
+(`barnabas.wire.kafka.reader_source`).
 
 In Kafka: `NetworkReceive`, whose one limit closes the connection with an `InvalidReceiveException`.
 """

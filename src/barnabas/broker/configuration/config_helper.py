@@ -183,7 +183,7 @@ def _documentation(name: str) -> str | None:
 
 
 def _is_sensitive(name: str) -> bool:
-    """Passwords, and what no definition knows, because it may be one."""
+    """Passwords, and what no definition knows, for it may be one."""
     return name not in DEFINITIONS or DEFINITIONS[name].kind is Kind.PASSWORD
 
 

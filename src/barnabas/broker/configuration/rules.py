@@ -76,7 +76,7 @@ def _refuse_changed_security(settings: Values, texts: Mapping[str, str]) -> None
     """Raises `ConfigError` for a property of listeners with another value than it has:
     they are read at the start.
 
-    A password is refused whatever its value, because a comparison would say who guesses it, and the
+    A password is refused whatever its value, for a comparison would say who guesses it, and the
     znode would hold it. A key store's file too: with the same name Kafka reads the file again.
     """
     for name, text in texts.items():

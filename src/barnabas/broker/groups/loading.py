@@ -48,9 +48,9 @@ _Latest = tuple[Any, ...]
 """A value and the base offset of its batch, or of a plain offset: the offset, leader epoch, commit
 timestamp and base offset.
 
-A tuple without a class, because there is one for each offset of the partition, and `zip` makes it.
-Its length says which of the two it is (`_PLAIN_FIELDS`); both are in one table, because the later
-one of a key replaces the other. The base offset is last in both."""
+A tuple without a class, for there is one for each offset of the partition, and `zip` makes it. Its
+length says which of the two it is (`_PLAIN_FIELDS`); both are in one table, because the later one
+of a key replaces the other. The base offset is last in both."""
 
 
 class Loader:

@@ -488,7 +488,7 @@ def _answer(to: ReplyTo, respond: Callable[[Any], Any], about: Any) -> None:
 class _Loaded:
     """The groups of a partition that were read, until they are served.
 
-    In no cycle, because it may hold many offsets."""
+    In no cycle, for it may hold many offsets."""
 
     __slots__ = ("end_offset", "is_reported", "leader_epoch", "loader", "started_ms", "topic_partition")
 

@@ -88,7 +88,7 @@ def leave(
 ) -> ShutdownSteps:
     """Move leadership away, if another broker can take it; returns whether a controller did so.
 
-    ``controllers`` is asked before each attempt, because they change.
+    ``controllers`` is asked before each attempt, for they change.
     """
     if not options.enabled or alive_brokers < 2:
         return False

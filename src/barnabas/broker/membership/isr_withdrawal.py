@@ -14,7 +14,7 @@ protocol has: the znodes.
   checks the version of /controller_epoch and of the state: a controller that is elected meanwhile
   makes it fail, and the broker waits for that controller instead. A controller that is elected
   later reads the new state.
-- The last member of a set stays in it, because no other replica could lead. It leads with what
+- The last member of a set stays in it, for no other replica could lead. It leads with what
   it has, and logs an error.
 - A state that cannot be read, or must not be written, concerns its own partition only: it is
   logged, and the broker registers without that step.
@@ -97,7 +97,7 @@ def write_stored_states(
 ) -> Steps[None]:
     """Write all or none, if /controller_epoch still has its version.
 
-    A znode that changed meanwhile is no error, because the next read shows it. That ACLs
+    A znode that changed meanwhile is no error, for the next read shows it. That ACLs
     forbid it is logged once.
     """
     checks = [] if controller_epoch_version is None else [Check(CONTROLLER_EPOCH, controller_epoch_version)]

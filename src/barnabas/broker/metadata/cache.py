@@ -1,8 +1,8 @@
 """This broker's metadata of the cluster, from the controller's UpdateMetadata requests alone.
 
 Partition states are kept as they came. The parts of Metadata responses that depend on a topic alone
-are built once for each listener and kept until something that shows in them changes, because
-clients of large clusters ask for everything and often.
+are built once for each listener and kept until something that shows in them changes, for clients of
+large clusters ask for everything and often.
 
 In Kafka: `ZkMetadataCache`.
 """

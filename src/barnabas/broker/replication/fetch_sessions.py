@@ -7,7 +7,7 @@ requests: 0 asks for a new session, -1 ends one, any other must be the one after
 leaves out partitions that have not changed; those with records move to the end of the order, so
 that none starves under a byte limit.
 
-A request does not look at all of a session's partitions either, because a follower has thousands.
+A request does not look at all of a session's partitions either, for a follower has thousands.
 `_Session.changed` holds those that may have changed, in the order in which they are looked at:
 
 - what the request names, and what changed since it was looked at last (the purgatory reports that),

@@ -4,8 +4,8 @@
 Each partition goes through the states of `partition_fetch_state`. A fetch names the epoch of our
 last record; a leader whose log diverged from ours before that answers where (KIP-595), we truncate,
 and the next fetch continues from the new end. A source that cannot do that (Kafka before 2.7) is
-asked before the first fetch of each leader epoch where our last epoch ended (OffsetForLeaderEpoch,
-KIP-101 and KIP-279). That is repeated until both logs are known to agree. So no record is ever
+asked where our last epoch ended before the first fetch of each leader epoch (OffsetForLeaderEpoch,
+KIP-101 and KIP-279), again and again until both logs are known to agree. So no record is ever
 appended after one that the leader does not have, and nothing is truncated that it does have. The
 high watermark comes with each answer and is kept within our own log.
 

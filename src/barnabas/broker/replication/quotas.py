@@ -2,13 +2,13 @@
 
 Kafka: `ReplicationQuotaManager`.
 
-An operator who moves partitions lists the replicas in motion:
-``leader.replication.throttled.replicas`` and ``follower.replication.throttled.replicas`` of the
-topic are lists of partition:broker, or ``*``. How many bytes a second a broker may send or take for
-them is set by ``leader.replication.throttled.rate`` and ``follower.replication.throttled.rate`` of
-the broker, while it runs. All traffic of the listed partitions counts. Above the limit, a leader
-sends nothing of them to replicas that are out of sync, and a follower does not fetch those that are
-behind. Replicas in sync continue, so a throttle never removes one from the in-sync set.
+An operator who moves partitions lists the replicas in motion
+(``leader.replication.throttled.replicas`` and ``follower.replication.throttled.replicas`` of the
+topic, each a list of partition:broker, or ``*``) and how many bytes a second a broker may send or
+take for them (``leader.replication.throttled.rate``, ``follower.replication.throttled.rate`` of the
+broker, changed while it runs). All traffic of the listed partitions counts. Above the limit, a
+leader sends nothing of them to replicas that are out of sync, and a follower does not fetch those
+that are behind. Replicas in sync continue, so a throttle never removes one from the in-sync set.
 
 The rate is measured as in Kafka: bytes fall into samples of
 ``replication.quota.window.size.seconds``, of which ``replication.quota.window.num`` and the one

@@ -3,7 +3,7 @@
 A transaction's markers are queued at the leaders of its partitions. A request takes what is queued
 for a broker, of all transactions. What fails because a leader moved, or cannot append now, is
 queued again, at the leader that is known by then. A marker may therefore be written twice; leaders
-accept it again, because a transaction that has ended changes nothing.
+accept it again, for a transaction that has ended changes nothing.
 
 - A partition without a leader waits until it has one.
 - A partition that does not exist any more needs no marker.

@@ -174,7 +174,7 @@ class TransactionMetadata:
             epoch, last_epoch = self.producer_epoch + 1, self.producer_epoch
         elif expected.epoch == self.last_producer_epoch:
             # The request is repeated: its answer was lost. No other producer began,
-            # because that would have set -1.
+            # for that would have set -1.
             epoch, last_epoch = self.producer_epoch, self.last_producer_epoch
         else:
             return ErrorCode.PRODUCER_FENCED

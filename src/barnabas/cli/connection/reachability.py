@@ -107,9 +107,7 @@ def _say_without_leader(connection: "AdminConnection", topics: list[str]) -> dic
 
 
 def _say_without_answer(connection: "AdminConnection", by_leader: Mapping[int, list[TopicPartition]]) -> None:
-    """Name the leaders that do not answer.
-
-    In a thread, because the others can be read meanwhile."""
+    """Name the leaders that do not answer; in a thread, for the others can be read meanwhile."""
     from barnabas.cli.connection.incomplete import Gaps
     from barnabas.client.cluster.each_broker import ask_each
     from barnabas.client.errors import ConnectError

@@ -26,7 +26,7 @@ class ServerFile:
     texts: Mapping[str, str]
 
     def write(self) -> Path:
-        """Write it for its owner alone, because it may hold passwords.
+        """Write it for its owner alone, for it may hold passwords.
 
         What was edited by hand stays; so does a file that says the same.
         """

@@ -83,7 +83,7 @@ def list_groups(
 ) -> list[GroupListing]:
     """The consumer groups of all brokers, by id.
 
-    Raises when a broker does not answer, because the list would lack its groups."""
+    Raises when a broker does not answer, for the list would lack its groups."""
     connection.describe_cluster(fresh=True)
     answers = raise_first(_ask_for_groups(connection, states, types))
     return _by_id([group for listed in answers.values() for group in listed])

@@ -9,8 +9,8 @@ more than one request in flight.
 With a `Deadline` all of this ends by it: names, connections, answers, repetitions. A request that
 changes something is the exception once it is sent: it keeps ``request.timeout.ms``, and the
 deadline starts again after its answer. A question whose broker is away is repeated for a moment
-only, because an election takes longer than its reader waits. Several brokers are asked at the same
-time by `each_broker.ask_each`.
+only, for an election takes longer than its reader waits. Several brokers are asked at the same time
+by `each_broker.ask_each`.
 
 In Kafka: `KafkaAdminClient`.
 """

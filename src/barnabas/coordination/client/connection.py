@@ -493,7 +493,7 @@ class _Link:
     def _refuse(self, why: str) -> None:
         """The server violated the protocol.
 
-        Logged once while it goes on, because each attempt to connect may end so."""
+        Logged once while it goes on, for each attempt to connect may end so."""
         problem = f"{self.peer} does not speak ZooKeeper's protocol: {why}"
         if self._driver.protocol_error != problem:
             logger.error("Closing the connection: %s", problem)

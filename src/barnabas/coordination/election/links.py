@@ -16,7 +16,7 @@ member's place, and is not connected to.
 
 For each peer one message is kept, the last that could not be sent; it leaves when there is a
 connection. A new connection without such a message begins with the present vote if there is an
-election, because the last one may be lost.
+election, for the last one may be lost.
 
 A link is a connection as the edge knows it. Methods return what the edge is to do.
 """
@@ -166,7 +166,7 @@ class Links(Generic[L]):
     def _replace(self, peer_id: int, address: str | None = None) -> list[LinkEffect[L]]:
         """Connect to a server that asks for it.
 
-        An older connection with it is of no use, because it has likely restarted."""
+        An older connection with it is of no use, for it has likely restarted."""
         old = self.by_peer.pop(peer_id, None)
         effects: list[LinkEffect[L]] = [] if old is None else [CloseLink(old)]
         return effects + self._connect(peer_id, address)

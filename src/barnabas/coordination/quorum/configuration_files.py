@@ -56,8 +56,8 @@ def read_zoo_cfg(
     """The texts of a zoo.cfg, and of the dynamic file that it names.
 
     ``read`` reads one file, and raises OSError. Names and values are without the blanks around
-    them, as ZooKeeper's server takes them. ``warn`` gets a line for each value in UTF-8, because
-    the files are read as ISO-8859-1, as Java reads them. Raises `ConfigError`.
+    them, as ZooKeeper's server takes them. ``warn`` gets a line for each value in UTF-8, for the
+    files are read as ISO-8859-1, as Java reads them. Raises `ConfigError`.
     """
     return with_dynamic_file(_read_texts(read, path, warn) | dict(overrides or {}), read, warn)
 

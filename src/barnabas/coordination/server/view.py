@@ -132,8 +132,8 @@ class ServerView:
 
     @property
     def node_count(self) -> int:
-        """The number of nodes as ZooKeeper counts them: the root twice, because its
-        tree has it under two names."""
+        """The number of nodes as ZooKeeper counts them: the root twice, for its tree
+        has it under two names."""
         return len(self.processor.database.tree.nodes) + 1
 
     @property

@@ -1,8 +1,8 @@
 """The transaction logs applied to a snapshot's state at the start, and the proofs that
 none of them is missing.
 
-A server's log is a chain of files. Its end may be torn, because a crash leaves it so; nothing else
-may be missing, at the beginning, between two files, or in one:
+A server's log is a chain of files. Its end may be torn, for a crash leaves it so; nothing else may
+be missing, at the beginning, between two files, or in one:
 
 - Zxids follow each other: the next one of the epoch, or the first one of a later epoch. So a gap
   is found within an epoch.

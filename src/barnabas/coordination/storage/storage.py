@@ -71,7 +71,7 @@ class Storage:
 
         Raises BlockingIOError when another server uses them."""
         for directory in (self.snapshots_dir, self.logs_dir):
-            # By itself, because it must not be another user's.
+            # By itself, for it must not be another user's.
             make_dirs_durably(self._files, posixpath.dirname(directory))
             make_dirs_durably(self._files, directory)
         self._lock.enter_context(self._files.lock(posixpath.join(self._data_dir, ".lock")))

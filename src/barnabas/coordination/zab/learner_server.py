@@ -103,8 +103,7 @@ class LearnerServer:
         wall_ms, unsynced = self._member.wall_ms(), self._unsynced
         while unsynced and unsynced[0][0] <= zxid:
             first, last, decided_ms = unsynced.popleft()
-            # Within one epoch, because others are not decided in the same millisecond.
-            if last > zxid:
+            if last > zxid:  # within one epoch, for others are not decided in the same millisecond
                 unsynced.appendleft((zxid + 1, last, decided_ms))
                 last = zxid
             self._member.counts.acknowledgement_ms.add(wall_ms - decided_ms, last - first + 1)

@@ -83,7 +83,7 @@ def _mark_clean(dirs: DirSet, log_dir: LogDir, broker_epoch: int) -> None:
 
 @contextlib.contextmanager
 def _noting_shortages(log: PartitionLog, shortages: list[KafkaError]) -> Iterator[None]:
-    """Keep the error of a log that is still online, because no file descriptor was free.
+    """Keep the error of a log that is still online, for no file descriptor was free.
 
     Another one needs no answer: the log is offline, and its leader will find it out of sync.
     """

@@ -451,7 +451,7 @@ class _Check:
             self._problems[before:] = self._distinct_figures() or self._problems[before:]
 
     def _distinct_figures(self) -> list[Problem]:
-        """The figures that streams do not have, because Spark names none."""
+        """The figures that streams do not have, for Spark names none."""
         aggregates = {f"steps[{number}].aggregate": step.aggregate for number, step in enumerate(self._flow.steps)}
         aggregates["aggregate"] = self._flow.aggregate
         text = (

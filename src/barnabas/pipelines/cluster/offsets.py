@@ -6,7 +6,7 @@ Kafka connector, ``{"flights": {"0": 17, "1": 4}}``, so a query's checkpoint can
 source to the other. In options the offsets -2 and -1 stand for the earliest and the latest record.
 
 A micro-batch is a list of `Range`s, each half open. Planning one from the same pair of offsets
-always gives the same ranges, because Spark plans a batch again after a failure.
+always gives the same ranges, for Spark plans a batch again after a failure.
 """
 
 import json

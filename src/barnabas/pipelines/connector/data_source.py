@@ -260,7 +260,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._asked.resolve(names, self._options.end)
 
     def _settled(self, begun: Offsets, end: Offsets) -> Offsets:
-        """The ends; those before what was read or seen are asked for again for a moment, because a
+        """The ends; those before what was read or seen are asked for again for a moment, for a
         new leader may lag behind."""
         until = time.monotonic() + _SETTLE_S
         while (behind := self._log_ends.fallen(begun, end)) and time.monotonic() < until:

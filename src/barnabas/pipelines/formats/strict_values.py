@@ -7,8 +7,8 @@ which the flow runs, so that a replay gives another result tomorrow, and ``2020`
 of January. Here a text has a value only if it is one of the type; all others have none, and
 make their row a bad one.
 
-JSON's values keep their own types until then (Spark's variants), because a number of digits is no
-text of digits: in a column of times the one is seconds, the other nothing.
+JSON's values keep their own types until then (Spark's variants), for a number of digits is no text
+of digits: in a column of times the one is seconds, the other nothing.
 """
 
 from collections.abc import Mapping, Sequence

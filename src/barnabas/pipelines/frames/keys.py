@@ -15,8 +15,8 @@ values that are equal become the same value (`with_equal_keys`): Spark compares 
 passes the bits of a number on as they came. And each output compares whole values, null included.
 
 What an output cannot hold is never changed to something near it. A record whose key it cannot hold
-is a bad row of its source (`key_problem`). A key that comes out of a join, a query or a function
-belongs to no single record, so it ends the flow with the reason. `KEY_RULE` is its number:
+is a bad row of its source (`key_problem`), and a key that comes out of a join, a query or a
+function, and so of no single record, ends the flow with the reason. `KEY_RULE` is its number:
 checkpoints keep it, so that a table or state of another rule is not mixed with this one in silence.
 """
 

@@ -364,7 +364,7 @@ def stateful_operations(results: DataFrame) -> list[str]:
             text = node.simpleString(_WHOLE).lstrip("~")  # which marks streams
             keys = {"Aggregate": "groupingExpressions", "Join": "condition"}.get(kind, "keys")
             ids = set(_ID.findall(str(getattr(node, keys)()) if kind != "Distinct" else text))
-            # Sorted without the numbers of expressions, because these differ from run to
+            # Sorted without the numbers of expressions, for these differ from run to
             # run: 1000 comes before 999.
             made = sorted(_NOT_OF_STATE.sub("", each) for each in _definitions(children, ids))
             if kind == "Aggregate":

@@ -555,8 +555,8 @@ def visible_columns(results: DataFrame) -> DataFrame:
 def latest_per_key(
     batch: DataFrame, key: Sequence[str], order_by: str | None = None, *, marked: bool = False
 ) -> DataFrame:
-    """The last of the rows with an equal key, as `barnabas.pipelines.frames.ordering` says, because
-    an upsert takes a key once; drops the position.
+    """The last of the rows with an equal key, as `barnabas.pipelines.frames.ordering` says, for an
+    upsert takes a key once; drops the position.
 
     Rows without a position, which a join or a query made, have no order but ``order_by``: without
     it any of them stays. ``marked`` adds the column `MIXED`: whether rows of the key came from

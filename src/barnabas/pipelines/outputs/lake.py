@@ -78,7 +78,7 @@ class ParquetFolder:
             )
 
     def apply(self, rows: pa.Table, flow: str, query: str, epoch: int) -> bool:
-        """Write the batch's files; True, because a batch that runs again writes them again."""
+        """Write the batch's files; True, for a batch that runs again writes them again."""
         try:
             self._claim(flow, query)
             if rows.num_rows:

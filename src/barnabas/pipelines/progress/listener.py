@@ -1,6 +1,6 @@
 """Spark's reports of a query's progress, handed to `Progress`.
 
-Apart, because it must derive from a class of PySpark's."""
+Apart, for it must derive from a class of PySpark's."""
 
 import json
 import logging

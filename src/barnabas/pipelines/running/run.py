@@ -488,7 +488,7 @@ class _Run:
                 raise failed
 
     def _start_bad_rows(self, source: Source, *, once: bool) -> Any:
-        """A query of its own, because a stream cannot be split before an aggregate.
+        """A query of its own, for a stream cannot be split before an aggregate.
 
         It reads the topics again."""
         from barnabas.pipelines.checkpoints.topic_ids import bad_rows_query

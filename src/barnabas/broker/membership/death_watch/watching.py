@@ -14,10 +14,10 @@ connection under its current registration: Apache's brokers register before they
 
 The ephemeral znodes of a dead broker are then removed, as the end of its session would do some
 seconds later. All else follows as after any end of a session. If the broker lives after all, only
-time is lost. It finds its znode gone and registers again, under a higher broker epoch. Its
-partitions were moved by raising the leader epochs in their znodes. So it can neither change an
-in-sync set, because the controller refuses its old epochs, nor commit: the followers fetch from the
-new leader, and the high watermark waits for them. A witness behind a firewall that refuses can be
+time is lost. It finds its znode gone and registers again, under a higher broker epoch. Whatever it
+led was moved by raising the leader epoch in the partition's znode, so it can neither change an
+in-sync set (the controller refuses its old epochs) nor commit (the followers fetch from the new
+leader, and the high watermark waits for them). A witness behind a firewall that refuses can be
 wrong once for each registration: it never judges a registration under which it could not connect.
 
 `watch_broker` decides, one generator for each connection. It yields steps to the edge (`service`),
