@@ -3,6 +3,7 @@ that an edge would write."""
 
 from collections.abc import Callable
 
+from barnabas.base.tasks import Runner
 from barnabas.coordination.core.connections import Auditor, Forwarder, Limits, ServerConnection
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.processor import Processor
@@ -19,6 +20,8 @@ from barnabas.wire.jute.frames import (
 from barnabas.wire.jute.opcodes import EventType, OpCode, Xid
 from barnabas.wire.jute.records import ConnectRequest, ConnectResponse, WatcherEvent
 from barnabas.wire.jute.transactions import decode_transaction
+from support.broker import ManualClock, ManualTimers
+from support.slicing import thread_at_once
 
 TICK_MS = 1000
 
@@ -40,7 +43,6 @@ class Recorder:
         self.frames: list[bytes] = []
         self.holds = 0
         self.is_closed = False
-        self.later: list[Callable[[int], None]] = []
 
     def send(self, frames: bytes | bytearray) -> None:
         self.frames += whole_frames(frames)
@@ -56,9 +58,6 @@ class Recorder:
 
     def release(self) -> None:
         self.holds -= 1
-
-    def soon(self, work: Callable[[int], None]) -> None:
-        self.later.append(work)
 
     def close(self) -> None:
         self.is_closed = True
@@ -108,8 +107,8 @@ class Client:
         """One request, committed; its error and body."""
         xid = self.send(opcode, body)
         self.harness.sync()
-        while self.recorder.later:
-            self.recorder.later.pop(0)(self.harness.now_ms)
+        while self.recorder.holds and self.harness.timers.pending:
+            self.harness.timers.advance(0)
         ((got, err, data),) = [reply for reply in self.take() if reply[0] != Xid.WATCHER_EVENT]
         assert got == xid
         return err, data
@@ -117,6 +116,13 @@ class Client:
     def events(self) -> list[tuple[EventType, str]]:
         events = [decode(WatcherEvent, body) for xid, _, body in self.take() if xid == Xid.WATCHER_EVENT]
         return [(EventType(event.type), event.path) for event in events]
+
+
+class ShortSlices(ManualClock):
+    """Slices that are over with their first step."""
+
+    def time_slice(self) -> Callable[[], bool]:
+        return lambda: True
 
 
 class Harness:
@@ -137,7 +143,17 @@ class Harness:
         both = Limits(min_session_timeout_ms=2000, max_session_timeout_ms=20_000, **limits)
         if read_only:
             forwarder = ReadOnlyForwarder()
-        self.processor = Processor(database or Database(), tracker, both, self.now_ms, forwarder)
+        self.timers = ManualTimers(ShortSlices())
+        runner = Runner(self.timers.clock, self.timers, thread_at_once)
+        self.processor = Processor(database or Database(), tracker, both, self.now_ms, forwarder, runner=runner)
+
+    def run_slices(self) -> int:
+        """Run what has its turn later until nothing has; how many turns there were."""
+        turns = 0
+        while self.timers.pending:
+            self.timers.advance(0)
+            turns += 1
+        return turns
 
     def sync(self, count: int | None = None) -> None:
         """Log what is decided and commit it (or the first ``count``)."""

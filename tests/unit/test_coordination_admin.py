@@ -14,7 +14,7 @@ import pytest
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.files import OsFiles
-from barnabas.base.tasks import Task, done_here
+from barnabas.base.tasks import Runner, Task, done_here
 from barnabas.coordination.admin.commands import ADMIN_COMMANDS, CHANGING_COMMANDS, answer_command
 from barnabas.coordination.admin.server import AdminServer
 from barnabas.coordination.core.access import digest_id
@@ -49,9 +49,11 @@ from barnabas.wire.jute.records import (
     SetACLRequest,
     SetDataRequest,
 )
+from support.broker import ManualClock, ManualTimers
 from support.coordination import RawClient
 from support.coordination_processor import Harness
 from support.metrics import Metrics
+from support.slicing import thread_at_once
 from support.work import work_of
 
 ON = {"admin.enableServer": "true", "metricsProvider.className": PROMETHEUS_PROVIDER}
@@ -483,8 +485,13 @@ def member_view(my_id: int, *, is_serving: bool = True) -> ServerView:
     )
     database = Database()
     database.last_zxid = 0x300000007
+    timers = ManualTimers(ManualClock())
     processor = Processor(
-        database, SessionTracker(2000, 1, 0), Limits(min_session_timeout_ms=4000, max_session_timeout_ms=40_000), 0
+        database,
+        SessionTracker(2000, 1, 0),
+        Limits(min_session_timeout_ms=4000, max_session_timeout_ms=40_000),
+        0,
+        runner=Runner(timers.clock, timers, thread_at_once),
     )
     observer = LearnerHandler(None, 0, server_id=3, acked_zxid=0x300000000)  # type: ignore[arg-type]  # without a connection
     observer.statistics = LearnerStatistics("10.0.0.3:40000", 900, received=5, sent=6, requests=1)

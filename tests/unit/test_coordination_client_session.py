@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from barnabas.base.tasks import Runner
 from barnabas.coordination.client.operations import (
     Operation,
     WatchEvent,
@@ -44,7 +45,9 @@ from barnabas.wire.jute.frames import (
 )
 from barnabas.wire.jute.opcodes import CreateMode, EventType, KeeperState, OpCode, WatcherType, Xid
 from barnabas.wire.jute.records import ConnectRequest, ConnectResponse, RequestHeader, SetWatches, WatcherEvent
+from support.broker import ManualClock, ManualTimers
 from support.coordination_processor import whole_frames
+from support.slicing import thread_at_once
 
 SERVERS = [("a", 1), ("b", 2), ("c", 3)]
 TIMEOUT_MS = 6000
@@ -527,7 +530,10 @@ class BackToBack(Scene):
         super().__init__([("only", 1)])
         tracker = SessionTracker(100, 0, self.now_ms)
         limits = Limits(min_session_timeout_ms=100, max_session_timeout_ms=60_000)
-        self.processor = Processor(Database(), tracker, limits, self.now_ms)
+        timers = ManualTimers(ManualClock())
+        self.processor = Processor(
+            Database(), tracker, limits, self.now_ms, runner=Runner(timers.clock, timers, thread_at_once)
+        )
         self.wire: Wire | None = None
         self.client: ServerConnection | None = None
         self.session.start()

@@ -527,8 +527,7 @@ def test_others_are_served_while_the_children_of_many_nodes_are_counted() -> Non
     assert client.recorder.holds == 1
     create(other, "/between")
     assert not client.take()
-    assert len(client.recorder.later) == 1
-    client.recorder.later.pop()(harness.now_ms)
+    assert harness.run_slices() == 1
     assert client.take() == [(xid, 0, (12_000).to_bytes(4, "big"))]
     assert client.recorder.holds == 0
     assert client.call(OpCode.GET_ALL_CHILDREN_NUMBER, GetAllChildrenNumberRequest("/none"))[0] == ErrorCode.NO_NODE
@@ -552,15 +551,6 @@ def with_children(count: int) -> Harness:
 MANY_CHILDREN = 12_000
 
 
-def run_slices(client: Client) -> int:
-    """Run what has its turn later until nothing has; how many turns there were."""
-    turns = 0
-    while client.recorder.later:
-        client.recorder.later.pop(0)(client.harness.now_ms)
-        turns += 1
-    return turns
-
-
 @pytest.mark.parametrize("opcode", [OpCode.GET_CHILDREN, OpCode.GET_CHILDREN2, OpCode.MULTI_READ])
 def test_very_many_children_are_listed_in_slices_as_few_are_at_once(opcode: OpCode) -> None:
     """Others are served in between; the answer is of the moment of the request, with its zxid, and
@@ -579,7 +569,7 @@ def test_very_many_children_are_listed_in_slices_as_few_are_at_once(opcode: OpCo
     assert client.recorder.holds == 1
     create(other, "/c/later")
     assert client.recorder.frames == [], "its library would not know the watch yet"
-    assert run_slices(client) >= 2
+    assert harness.run_slices() >= 2
     assert client.recorder.holds == 0
     reply, event = client.recorder.frames
     assert decode_reply_header(reply) == (1, zxid, 0)
@@ -619,7 +609,7 @@ def test_replies_keep_their_order_behind_several_long_answers() -> None:
     harness.sync()
     assert client.take() == []
     assert not client.recorder.is_closed
-    run_slices(client)
+    harness.run_slices()
     assert [xid for xid, _, _ in client.take()] == xids[1:]
     assert client.recorder.is_closed
     assert client.recorder.holds == 0
@@ -632,9 +622,6 @@ def test_a_long_answer_to_a_client_that_is_gone_is_given_up() -> None:
     for each in (client, other):
         each.send(OpCode.GET_CHILDREN, GetChildrenRequest("/c", False))
     harness.processor.disconnected(client.connection)
-    run_slices(client)
-    while other.recorder.later or client.recorder.later:
-        run_slices(other)
-        run_slices(client)
+    harness.run_slices()
     assert client.take() == []
     assert [err for _, err, _ in other.take()] == [0]

@@ -336,11 +336,7 @@ def test_many_watches_are_set_in_slices_between_which_others_are_served(harness:
     assert other.call(OpCode.CREATE, CreateRequest(paths[1], b"", OPEN, 0))[0] == 0
     assert other.call(OpCode.CREATE, CreateRequest(f"{paths[-1]}/c", b"", OPEN, 0))[0] == 0
     assert first.events() == [(EventType.NODE_CREATED, paths[1])]
-    turns = 0
-    while first.recorder.later:
-        first.recorder.later.pop()(harness.now_ms)
-        turns += 1
-    assert turns == 3
+    assert harness.run_slices() == 3
     late, reply = first.take()
     assert decode(WatcherEvent, late[2]) == WatcherEvent(EventType.NODE_CHILDREN_CHANGED, 3, paths[-1])
     assert reply[:2] == (xid, 0)
@@ -349,23 +345,17 @@ def test_many_watches_are_set_in_slices_between_which_others_are_served(harness:
 
 
 def test_slices_of_many_clients_take_turns_and_end_with_their_connection(harness: Harness) -> None:
-    """In each turn one slice of one client; what a closed connection has set is
-    removed, and no more is set."""
+    """In each turn one slice of one that begins, and one of another; what a closed connection has
+    set is removed, and no more is set."""
     clients = [harness.connect() for _ in range(3)]
     paths = [f"/n{number}" for number in range(1200)]
     xids = [client.send(OpCode.SET_WATCHES, SetWatches(0, [], paths, [])) for client in clients]
-    assert len(harness.processor.watches) == 500
-    waiting = clients[0].recorder.later
-    waiting.pop()(harness.now_ms)
-    waiting.pop()(harness.now_ms)
-    assert len(harness.processor.watches) == 1500
-    harness.processor.disconnected(clients[1].connection)
     assert len(harness.processor.watches) == 1000
-    planned = [client.recorder.later for client in clients]
-    for _ in range(20):
-        for works in planned:
-            while works:
-                works.pop()(harness.now_ms)
+    harness.timers.advance(0)
+    assert len(harness.processor.watches) == 2000
+    harness.processor.disconnected(clients[1].connection)
+    assert len(harness.processor.watches) == 1500
+    harness.run_slices()
     assert len(harness.processor.watches) == 2400
     assert [reply[0] for client in clients for reply in client.take()] == [xids[0], xids[2]]
     assert [clients[0].recorder.holds, clients[2].recorder.holds] == [0, 0]
@@ -399,7 +389,7 @@ def test_watches_that_follow_a_write_are_set_after_it(harness: Harness) -> None:
     assert client.recorder.holds == 1
     harness.sync()
     assert [reply[0] for reply in client.take()] == [create, Xid.WATCHER_EVENT]
-    client.recorder.later.pop()(harness.now_ms)
+    harness.timers.advance(0)
     assert [reply[0] for reply in client.take()] == [xid]
     assert client.recorder.holds == 0
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from barnabas.base.tasks import Runner
 from barnabas.coordination.core.connections import Limits
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.local_sessions import LocalSessions, UpgradeableSessionTracker, creates_ephemeral
@@ -11,7 +12,9 @@ from barnabas.wire.jute.codec import encode
 from barnabas.wire.jute.errors import ErrorCode
 from barnabas.wire.jute.opcodes import CreateMode, OpCode
 from barnabas.wire.jute.records import OPEN_ACL, CreateRequest
+from support.broker import ManualClock, ManualTimers
 from support.coordination_processor import Harness
+from support.slicing import thread_at_once
 
 LOCAL = LocalSessions(100, may_upgrade=True)
 
@@ -52,7 +55,9 @@ def test_the_leader_expires_a_session_that_was_local_by_its_own_tracker() -> Non
 def test_a_local_session_does_not_move_to_another_server() -> None:
     """Its own server, here the leader, denies it when another one asks."""
     limits = Limits(min_session_timeout_ms=1, max_session_timeout_ms=9999, local_sessions=LOCAL)
-    processor = Processor(Database(), SessionTracker(100, 7, 0), limits, 0)
+    timers = ManualTimers(ManualClock())
+    runner = Runner(timers.clock, timers, thread_at_once)
+    processor = Processor(Database(), SessionTracker(100, 7, 0), limits, 0, runner=runner)
     assert isinstance(processor.tracker, UpgradeableSessionTracker)
     session = processor.tracker.track_local(8, 1000, 0)
     assert not processor.revalidate(object(), 8, 1000, 10)

@@ -559,7 +559,7 @@ def test_works_that_take_much_memory_wait_until_there_is_room() -> None:
         done.append(number)
         yield None
 
-    few = loop.runner.lane(2, lambda: room[0])
+    few = loop.runner.lane(2, lambda _: room[0])
     for number in range(3):
         few.start(work(number))
     loop.turn()

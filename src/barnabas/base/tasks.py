@@ -24,6 +24,9 @@ what clients ask for.
 A stop closes the tasks that wait (GeneratorExit at their yield), those of runners `apart` too, and
 a task that runs at its next yield; a thread that runs is left to end.
 
+Nothing else takes turns for deciding code. Coroutines of edges give way where they await, and a
+connection hands on the frames that have come for one slice (`barnabas.net.sockets`).
+
 Kafka has threads for this: request handlers, KafkaScheduler.
 """
 
@@ -167,7 +170,11 @@ class Runner:
         self._apart.append(ref(apart))
         return apart
 
-    def lane(self, most: int = 1, has_room: Callable[[], bool] | None = None) -> "Lane":
+    def now_ms(self) -> int:
+        """The time, for a task that was interrupted."""
+        return self._clock.monotonic_ms()
+
+    def lane(self, most: int = 1, has_room: Callable[[Any], bool] | None = None) -> "Lane":
         """See `Lane`. Its tasks take turns with those of this runner."""
         return Lane(self, self._call_later, most, has_room)
 
@@ -364,10 +371,10 @@ class Lane:
     """
 
     def __init__(
-        self, runner: Runner, call_later: CallLater, most: int, has_room: Callable[[], bool] | None = None
+        self, runner: Runner, call_later: CallLater, most: int, has_room: Callable[[Any], bool] | None = None
     ) -> None:
-        """``has_room`` says whether another one may begin; where not, it is asked again
-        some milliseconds later."""
+        """``has_room`` says whether one may begin, from what it is about; where not, it is asked
+        again some milliseconds later."""
         self._runner = runner
         self._call_later = call_later
         self._most = most
@@ -404,7 +411,7 @@ class Lane:
             return
         self._is_beginning = True
         try:
-            while self._next and self._under_way < self._most and (self._has_room is None or self._has_room()):
+            while self._next and self._under_way < self._most and self._has_room_for_next():
                 self._under_way += 1
                 task, (perform, failed, about) = self._next.popitem(last=False)
                 self._runner.start(self._run(task, failed, about), perform)
@@ -413,6 +420,12 @@ class Lane:
         if self._next and not self._under_way and not self._is_planned:
             self._is_planned = True
             self._call_later(_ROOM_CHECK_MS, self._try_again)
+
+    def _has_room_for_next(self) -> bool:
+        if self._has_room is None:
+            return True
+        _, _, about = next(iter(self._next.values()))
+        return self._has_room(about)
 
     def _try_again(self) -> None:
         self._is_planned = False

@@ -391,7 +391,7 @@ class BrokerComponents:
             client_id=f"broker-{environment.broker_id}",
             unsupported_version=unsupported_version(handlers[ApiKey.API_VERSIONS].max_version),
             runner=self.runner,
-            has_room=lambda: environment.waiting[Standing.CLIENT].has_room,
+            has_room=lambda _: environment.waiting[Standing.CLIENT].has_room,
             fast_paths=byte_readers(services, handlers),
         )
         self.channels.call_self = self.dispatcher.call

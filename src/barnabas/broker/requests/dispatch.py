@@ -111,7 +111,7 @@ class Dispatcher:
         client_id: str,
         unsupported_version: Any,
         runner: Runner,
-        has_room: Callable[[], bool] = lambda: True,
+        has_room: Callable[[Any], bool] = lambda _: True,
         fast_paths: Mapping[ApiKey, FastPath] | None = None,
     ) -> None:
         """``handlers`` are by API key. ``client_id`` is this broker's own in requests to itself;

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from types import GeneratorType
 
+from barnabas.base.tasks import Runner
 from barnabas.coordination.core.connections import (
     Limits,
     ServerConnection,
@@ -51,6 +52,7 @@ class ClientReplies:
         limits: Limits,
         waiting: WaitingRequests,
         end_session: Callable[[int], None],
+        runner: Runner,
     ) -> None:
         """``end_session`` ends a session that no transaction ends."""
         self._database = database
@@ -60,7 +62,8 @@ class ClientReplies:
         self._limits = limits
         self._waiting = waiting
         self._end_session = end_session
-        self._sliced = SlicedReads(self._answer_sliced)
+        self._now_ms = runner.now_ms
+        self._sliced = SlicedReads(self._answer_sliced, self._fail_sliced, runner)
 
     def receive(self, client: ServerConnection, xid: int, operation: ReadOperation, data: bytes, now_ms: int) -> None:
         """Answer a request that changes nothing, once the writes before it on its
@@ -105,9 +108,7 @@ class ClientReplies:
                 request = decode(operation.request_type, data, 8) if operation.request_type is not None else None
                 found = operation.read(reading, request)
             if type(found) is GeneratorType:
-                self._sliced.begin(
-                    SlicedRead(client, xid, found, since_ms, None if operation.is_sliced else zxid), now_ms
-                )
+                self._sliced.begin(SlicedRead(client, xid, found, since_ms, None if operation.is_sliced else zxid))
                 return
             if type(found) is list:
                 frame = encode_multi_response(xid, zxid, 0, found)
@@ -135,6 +136,14 @@ class ClientReplies:
         self.reply(client, frame, now_ms, read.since_ms, read.behind.finish if read.behind is not None else None)
         if isinstance(client.transport, RepliesBehind):
             client.transport = client.transport.inner()
+
+    def _fail_sliced(self, read: SlicedRead, error: Exception) -> None:
+        if not isinstance(error, KeeperError):
+            raise error
+        frame = encode_reply(read.xid, self._database.last_zxid, error.code)
+        self.reply(read.client, frame, self._now_ms(), read.since_ms)
+        if read.zxid is None:
+            read.client.transport.release()
 
     def reply(
         self,

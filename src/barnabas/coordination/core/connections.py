@@ -4,7 +4,7 @@ In ZooKeeper: ServerCnxn, and Request.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Protocol
 
@@ -55,11 +55,6 @@ class Transport(Protocol):
         ...
 
     def release(self) -> None: ...
-
-    def soon(self, work: Callable[[int], None]) -> None:
-        """Call ``work`` with the time when other clients have been served, and a moment later if
-        there is no room; also if this connection is closed meanwhile."""
-        ...
 
     def close(self) -> None:
         """Close when everything has been sent."""

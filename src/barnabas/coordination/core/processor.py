@@ -36,6 +36,7 @@ import struct
 from collections import deque
 from collections.abc import Sequence
 
+from barnabas.base.tasks import Runner
 from barnabas.coordination.core.authenticating import authenticate_client, may_request, step_sasl
 from barnabas.coordination.core.client_replies import ClientReplies
 from barnabas.coordination.core.connecting import SessionConnector
@@ -93,9 +94,12 @@ class Processor:
         reconfig: WriteOperation | None = None,
         metrics: RequestMetrics | None = None,
         latency: Distribution | None = None,
+        *,
+        runner: Runner,
     ) -> None:
-        """``reconfig`` takes the place of the operation that refuses to change the ensemble.
-        ``latency`` gets the times from decisions to their commits."""
+        """``runner`` does the reads that take long. ``reconfig`` takes the place of the operation
+        that refuses to change the ensemble. ``latency`` gets the times from decisions to their
+        commits."""
         self.database = database
         self._local: UpgradeableSessionTracker | None = None
         if limits.local_sessions is not None and not isinstance(tracker, UpgradeableSessionTracker):
@@ -113,11 +117,11 @@ class Processor:
         self._writes: dict[int, WriteOperation] = WRITES if forwarder is None else {}
         if reconfig is not None:
             self._writes = {**self._writes, OpCode.RECONFIG: reconfig}
-        self._set_up_request_processors(latency)
+        self._set_up_request_processors(latency, runner)
         for session_id, timeout_ms in database.session_timeouts_ms.items():
             tracker.track(session_id, timeout_ms, now_ms)
 
-    def _set_up_request_processors(self, latency: Distribution | None) -> None:
+    def _set_up_request_processors(self, latency: Distribution | None, runner: Runner) -> None:
         """The chain, as in ZooKeeper's setupRequestProcessors.
 
             server alone, leader     prep ──> (edge: log, sync; on a leader: a quorum) ──> final
@@ -130,7 +134,9 @@ class Processor:
         watches, statistics, metrics = self.watches, self.statistics, self.metrics
         self._proposals: deque[Proposal] = deque()
         self._waiting = WaitingRequests(self._proposals)
-        self._replies = ClientReplies(database, watches, statistics, metrics, limits, self._waiting, self._end_session)
+        self._replies = ClientReplies(
+            database, watches, statistics, metrics, limits, self._waiting, self._end_session, runner
+        )
         self._sessions = SessionConnector(
             database, tracker, limits, self._local, forwarder, statistics, self._create_session
         )

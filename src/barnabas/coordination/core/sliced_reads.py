@@ -1,9 +1,8 @@
 """Reads that take long, in slices: other clients are served between two of them.
 
-Some reads are under way at a time, and get one slice in each turn of the event loop, one after the
-other; the others follow in order, while there is room for their replies. So not all replies of very
-many clients are in memory together. A short read is over with its first slice, at once if no other
-is under way. A closed connection ends its read.
+Some reads are under way at a time, as tasks of a lane (`barnabas.base.tasks`). The others follow in
+order, while there is room for their replies. So not all replies of very many clients are in memory
+together. A short read is over with its first slice. A closed connection ends its read.
 
 A read that looked at the tree at its begin, and only encodes, keeps its place among what its client
 gets: events and replies that come meanwhile wait behind it (`RepliesBehind`). They belong to later
@@ -12,9 +11,9 @@ zxids, and a client library has the read's watch only when it has the reply.
 In ZooKeeper: the worker threads of `CommitProcessor`.
 """
 
-from collections import deque
 from collections.abc import Callable, Generator
 
+from barnabas.base.tasks import Runner, Task
 from barnabas.coordination.core.connections import ServerConnection, Transport
 
 __all__ = ["RepliesBehind", "SlicedRead", "SlicedReads"]
@@ -71,9 +70,6 @@ class RepliesBehind:
     def release(self) -> None:
         self._transport.release()
 
-    def soon(self, work: Callable[[int], None]) -> None:
-        self._transport.soon(work)
-
     def close(self) -> None:
         if self._is_over:
             self._transport.close()
@@ -123,37 +119,37 @@ class SlicedRead:
 class SlicedReads:
     """The reads of a server that are under way."""
 
-    def __init__(self, answer: Callable[[SlicedRead, int], None]) -> None:
-        """``answer`` is called with a read that is over, and the time."""
+    def __init__(
+        self,
+        answer: Callable[[SlicedRead, int], None],
+        failed: Callable[[SlicedRead, Exception], None],
+        runner: Runner,
+    ) -> None:
+        """``answer`` is called with a read that is over, and the time; ``failed`` with what it
+        raised."""
         self._answer = answer
-        self._reads: deque[SlicedRead] = deque()  # under way
-        self._next: deque[SlicedRead] = deque()
+        self._failed = failed
+        self._runner = runner
+        self._lane = runner.lane(_MOST_UNDER_WAY, _has_room)
 
-    def begin(self, read: SlicedRead, now_ms: int) -> None:
+    def begin(self, read: SlicedRead) -> None:
         """Run its first slice, unless others wait for their next one."""
-        self._next.append(read)
-        if not self._reads and len(self._next) == 1:
-            self._turn(now_ms)
+        self._lane.start(self._run(read), failed=self._fail, about=read)
         if read.zxid is not None and not read.is_over:
             read.keep_place()
 
-    def _turn(self, now_ms: int) -> None:
-        latest = self._next[0] if self._next else self._reads[0]
-        while self._next and len(self._reads) < _MOST_UNDER_WAY:
-            if not (self._next[0].client.is_closed or self._next[0].client.transport.has_room):
-                break
-            self._reads.append(self._next.popleft())
-        if self._reads:
-            latest = self._advance(now_ms)
-        if self._reads or self._next:
-            latest.client.transport.soon(self._turn)
-
-    def _advance(self, now_ms: int) -> SlicedRead:
-        read = self._reads.popleft()
-        if not read.client.is_closed:
+    def _run(self, read: SlicedRead) -> Task[None]:
+        while not read.client.is_closed:
             read.advance()
             if read.is_over:
-                self._answer(read, now_ms)
-            else:
-                self._reads.append(read)
-        return read
+                self._answer(read, self._runner.now_ms())
+                return
+            yield None
+
+    def _fail(self, read: SlicedRead, error: Exception) -> None:
+        read.is_over = True
+        self._failed(read, error)
+
+
+def _has_room(read: SlicedRead) -> bool:
+    return read.client.is_closed or read.client.transport.has_room

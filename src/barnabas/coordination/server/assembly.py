@@ -96,7 +96,7 @@ class MemberAssembly:
         )
         self._configurations.load()
 
-    def member(self, limits: Limits, storage: Storage, service: ClientService, commits: Runner) -> EnsembleMember:
+    def member(self, limits: Limits, storage: Storage, service: ClientService, runner: Runner) -> EnsembleMember:
         """The member, whichever role it has."""
         settings = self._settings
         member = EnsembleMember(
@@ -106,7 +106,7 @@ class MemberAssembly:
             limits,
             storage,
             service,
-            commits,
+            runner,
             now_ms=self._clock.monotonic_ms,
             wall_ms=self._clock.wall_ms,
             max_packet_bytes=max(4 * settings["jute.maxbuffer"], _MIN_PACKET_BYTES),

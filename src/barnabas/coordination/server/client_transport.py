@@ -22,7 +22,6 @@ _MAX_UNSENT_BYTES = 4 << 20
 _UNSENT_BYTES = 1 << 20
 _GATHER_BYTES = 256 << 10
 _DRAIN_CHECK_S = 0.01
-_ROOM_CHECK_S = 0.01
 _CLOSE_PATIENCE_S = 1.0  # for a peer to read the last replies
 
 
@@ -145,7 +144,7 @@ class ClientTransport:
         self._server.closed(self)
         # What the processor still has to do with the client goes nowhere. And the two are in no
         # cycle any more: what was frozen while it lived would never be freed.
-        self.client.transport = _ClosedTransport(self._now_ms, self._later)
+        self.client.transport = _ClosedTransport()
 
     # From the processor
 
@@ -184,9 +183,6 @@ class ClientTransport:
             self._admit()
             self._connection.resume()
 
-    def soon(self, work: Callable[[int], None]) -> None:
-        self._later(0 if self._connection.has_room else _ROOM_CHECK_S, lambda: work(self._now_ms()))
-
     def close(self) -> None:
         self.is_closing = True
         self.flush()
@@ -209,11 +205,7 @@ class ClientTransport:
 class _ClosedTransport:
     """The way back to a client whose connection is gone."""
 
-    __slots__ = ("_later", "_now_ms")
-
-    def __init__(self, now_ms: Callable[[], int], later: Callable[[float, Callable[[], None]], object]) -> None:
-        self._now_ms = now_ms
-        self._later = later
+    __slots__ = ()
 
     takes_requests = False
     has_room = True
@@ -225,9 +217,6 @@ class _ClosedTransport:
     def release(self) -> None: ...
 
     def close(self) -> None: ...
-
-    def soon(self, work: Callable[[int], None]) -> None:
-        self._later(0, lambda: work(self._now_ms()))
 
 
 def _count_word(processor: Processor, word: bytes) -> None:

@@ -288,7 +288,7 @@ class CoordinationServer:
         first_id = first_session_id(_SESSION_SERVER_ID, self._clock.wall_ms())
         tracker = SessionTracker(settings["tickTime"], first_id, now_ms)
         reconfig = ALONE if settings["reconfigEnabled"] else None
-        processor = Processor(database, tracker, self._limits, now_ms, reconfig=reconfig)
+        processor = Processor(database, tracker, self._limits, now_ms, reconfig=reconfig, runner=self.runner)
         self._commits = CommitPieces(
             lambda count: processor.commit(count, self._clock.monotonic_ms()), self._commit_runner, self.piece_changes
         )
@@ -299,7 +299,7 @@ class CoordinationServer:
         settings, files = self._settings, self._files
         assembly = MemberAssembly(settings, config, self._config_path, files, self._clock, self._rng)
         self._server_id = assembly.my_id
-        member = assembly.member(limits, self._storage, self, self._commit_runner)
+        member = assembly.member(limits, self._storage, self, self.runner)
         member.piece_changes = self.piece_changes
         network = assembly.quorum_network() or self._network
         authentication = assembly.authentication()

@@ -141,6 +141,7 @@ class LeaderServer:
             reconfig=reconfig,
             metrics=member.metrics,
             latency=member.counts.quorum_ms,
+            runner=member.runner,
         )
         member.serve(self.processor, "leader")
 

@@ -276,6 +276,7 @@ class LearnerServer:
             self,
             metrics=member.metrics,
             latency=counts.commit_ms,
+            runner=member.runner,
         )
         sync_ms = counts.observer_sync_ms if self.is_observer else counts.follower_sync_ms
         sync_ms.add(member.now_ms() - self._since_ms)

@@ -46,7 +46,7 @@ class EnsembleMember:
         limits: Limits,
         storage: Storage,
         service: ClientService,
-        commits: Runner,
+        runner: Runner,
         *,
         now_ms: Callable[[], int],
         wall_ms: Callable[[], int],
@@ -59,7 +59,8 @@ class EnsembleMember:
         self.limits = limits
         self.storage = storage
         self.service = service
-        self.commits = commits
+        self.runner = runner
+        self.commits = runner.apart()
         """Runs the tasks that commit, in pieces."""
         self.piece_changes = MOST_CHANGES  # as in `next_piece`
         self.now_ms = now_ms

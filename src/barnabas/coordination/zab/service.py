@@ -191,7 +191,9 @@ class QuorumPeer:
         member = self.member
         tracker = LearnerSessionTracker(member.first_session_id())
         forwarder, metrics = ReadOnlyForwarder(), member.metrics
-        processor = Processor(member.database, tracker, member.limits, member.now_ms(), forwarder, metrics=metrics)
+        processor = Processor(
+            member.database, tracker, member.limits, member.now_ms(), forwarder, metrics=metrics, runner=member.runner
+        )
         member.service.serve(processor, "read-only")
 
     # Roles
