@@ -317,3 +317,10 @@ def test_every_page_with_commands_has_a_test() -> None:
             )
     print(*skipped, sep="\n")
     assert len(skipped) <= MOST_NOT_RUN, skipped
+
+
+def test_exactly_once(tmp_path: Path) -> None:
+    """The program, twice; the feature up and down; what the tools show of the producer."""
+    with up(tmp_path / "cluster") as cluster:
+        reader = Reader(tmp_path, {"localhost:9092": cluster.bootstrap, "localhost:2181": cluster.zookeeper})
+        reader.follow(blocks(HOW_TO / "exactly-once.md"))

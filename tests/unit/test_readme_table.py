@@ -20,6 +20,8 @@ BROKER_CLIENTS = "interop/test_broker_clients.py"
 FAILOVER = "interop/test_failover_clients.py::test_producers_lose_and_double_nothing_when_brokers_are_killed"
 GO = "interop/test_other_languages.py::test_go_clients_do_all_they_do_elsewhere"
 JAVASCRIPT = "interop/test_other_languages.py::test_javascript_clients_do_all_they_do_elsewhere"
+TRANSACTIONS = "interop/test_transactions_clients.py"
+MIXED_TRANSACTIONS = "interop/test_transactions_mixed.py"
 ZOOKEEPER_FILES = "interop/test_coordination_apache.py"
 ENSEMBLE = "interop/test_ensemble.py"
 ENSEMBLE_CLIENTS = "interop/test_ensemble_clients.py"
@@ -80,6 +82,28 @@ PROOFS: dict[str, dict[str, str]] = {
     "librdkafka, kafka-python, aiokafka, Java's clients": {
         "every broker killed in turn under producers and groups: no record lost or doubled": FAILOVER,
     },
+    (
+        "transactions of librdkafka, kafka-python, aiokafka, franz-go, Sarama, KafkaJS, and of Java's "
+        "TransactionalMessageCopier and TransactionsCommand, 3.9.1 and 4.4.0"
+    ): {
+        "copies with aborts are exact, and the group's offsets with them": (
+            f"{TRANSACTIONS}::test_a_copy_in_transactions_is_exact"
+        ),
+        "the same by franz-go and Sarama": f"{TRANSACTIONS}::test_go_clients_copy_exactly",
+        "by KafkaJS": f"{TRANSACTIONS}::test_kafkajs_copies_exactly",
+        "by TransactionalMessageCopier": f"{TRANSACTIONS}::test_apaches_copier_copies_exactly",
+        "TransactionsCommand prints what ours prints": (
+            f"{TRANSACTIONS}::test_apaches_transactions_command_prints_what_ours_prints"
+        ),
+    },
+    "Kafka Streams with exactly_once_v2 (3.9.1 and 4.4.0), MirrorMaker 2 with exactly-once support (3.9.1)": {
+        "Streams that are killed count each record once": (
+            "interop/test_transactions_streams.py::test_streams_that_are_killed_count_each_record_once"
+        ),
+        "MirrorMaker 2 that is killed copies each record once": (
+            "interop/test_transactions_connect.py::test_mirror_maker_2_that_is_killed_copies_each_record_once"
+        ),
+    },
     "franz-go, Sarama, segmentio/kafka-go": {
         "produce": GO, "groups": GO, "committed offsets": GO, "administration": GO,
     },
@@ -107,6 +131,16 @@ PROOFS: dict[str, dict[str, str]] = {
         ),
         "a cluster moves to ours and back, broker by broker, without an error for its clients": (
             "interop/test_migration.py::test_a_cluster_moves_to_ours_and_back_and_no_client_notices"
+        ),
+        "transactions span both kinds, either kind as coordinator": (
+            f"{MIXED_TRANSACTIONS}::test_a_transaction_spans_partitions_and_groups_of_both_kinds"
+        ),
+        "each kind ends what the other began": (
+            f"{MIXED_TRANSACTIONS}::test_the_other_kind_continues_what_a_coordinator_began"
+        ),
+        "stops where a feature is finalized": (
+            f"{MIXED_TRANSACTIONS}::"
+            "test_apaches_broker_keeps_out_of_a_cluster_with_a_feature_until_it_is_taken_back"
         ),
     },
     "Apache Kafka 3.9.1 and 4.3.0 as the other side of a mirror": {

@@ -89,6 +89,8 @@ def _consume(given: argparse.Namespace, properties: dict[str, str], deadline: De
     code = 0
     if given.G:
         properties |= {"group.id": given.G, "auto.offset.reset": "earliest"}
+    # The end of a partition may be a marker, which is no record.
+    properties |= {"enable.partition.eof": "true"}
     with Consumer(properties, deserializer=BYTES, key_deserializer=BYTES) as consumer:
         ends: dict[TopicPartition, int] = {}
         if given.G:

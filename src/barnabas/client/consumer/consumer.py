@@ -276,6 +276,9 @@ class Consumer(Generic[K, V]):
                 if error is None:
                     self._fetched.add(message)
                     continue
+                if error.name() == "_PARTITION_EOF":
+                    self._fetched.add_end((message.topic(), message.partition()), message.offset())
+                    continue
                 if error.name() in _DAMAGE:
                     self._fetched.add_damage(message)
                     continue
@@ -358,7 +361,10 @@ class Consumer(Generic[K, V]):
         return _offsets(found)
 
     def position(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """The offset of each partition's next record to be handed out; None before the first."""
+        """The offset of each partition's next record to be handed out; None before the first.
+
+        With ``enable.partition.eof`` it passes markers of transactions that lie before the end.
+        """
         found = self._fetched.positions((topic, number) for topic, number in partitions)
         return {TopicPartition(*place): offset for place, offset in found.items()}
 

@@ -30,6 +30,7 @@ class FetchedRecords:
         self.handed_out: dict[Place, Any] = {}
         """Each partition's last message that was handed out, until its offset is stored."""
         self._positions: dict[Place, int] = {}
+        self._ends: dict[Place, int] = {}
         self._damage: DamagedBatchError | None = None
         """To be raised when all that waits is handed out."""
 
@@ -53,6 +54,11 @@ class FetchedRecords:
         """A message arrived."""
         (self._held if _place(message) in self.paused else self.waiting).append(message)
 
+    def add_end(self, place: Place, offset: int) -> None:
+        """All up to ``offset`` was fetched: behind the last record, markers of transactions and
+        gaps of compaction may lie."""
+        self._ends[place] = offset
+
     def pause(self, places: set[Place]) -> None:
         """Hold back what waits of these partitions."""
         self.paused |= places
@@ -74,6 +80,7 @@ class FetchedRecords:
         for place in places:
             self.handed_out.pop(place, None)
             self._positions.pop(place, None)
+            self._ends.pop(place, None)
 
     def clear(self) -> None:
         """Drop everything that was fetched; what was handed out stays until it is stored."""
@@ -81,6 +88,7 @@ class FetchedRecords:
         self._held.clear()
         self.paused.clear()
         self._positions.clear()
+        self._ends.clear()
         self._damage = None
 
     def _forget_damage(self, places: set[Place]) -> None:
@@ -90,7 +98,12 @@ class FetchedRecords:
     def positions(self, places: Iterable[Place]) -> dict[Place, int | None]:
         """The offset of each partition's next record to be handed out; None before the first."""
         fetched = {_place(message): message.offset() for message in reversed((*self._held, *self.waiting))}
-        return {place: self._positions.get(place, fetched.get(place)) for place in places}
+        found = {place: self._positions.get(place, fetched.get(place)) for place in places}
+        for place in found.keys() - fetched.keys():
+            end, at = self._ends.get(place), found[place]
+            if end is not None and (at is None or at < end):
+                found[place] = end
+        return found
 
     def hand_out(self, message: Any) -> Record[Any, Any]:
         """The record of a message that is handed out now; raises `DeserializationError`."""

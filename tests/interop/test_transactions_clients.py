@@ -1,0 +1,197 @@
+"""Transactions with clients of others, and with ours: copies are whole, in order, and without
+what was aborted."""
+
+import itertools
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.needs import needs, needs_reference
+from support.reference import apache_tool
+from support.servers import Up, barnabas, up
+from support.transaction_copies import CLIENTS, RECORDS, committed, fill, make, read_committed
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+
+PROGRAMS = Path(__file__).parents[1] / "other_languages"
+JAVA_VERSIONS = ("3.9.1", "4.4.0")
+COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
+COMMAND = "org.apache.kafka.tools.TransactionsCommand"
+_NUMBERS = itertools.count()
+
+
+@pytest.fixture(scope="module", params=[1, 3], ids=["one-broker", "three-brokers"])
+def cluster(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Up]:
+    """One broker, and three."""
+    with up(tmp_path_factory.mktemp("cluster"), brokers=request.param) as running:
+        yield running
+
+
+@pytest.fixture
+def pair(cluster: Up) -> tuple[str, str, str]:
+    """A name, a topic with `RECORDS` numbers and one without records."""
+    name = f"copy-{next(_NUMBERS)}"
+    replicas = min(3, len(cluster.bootstrap.split(",")))
+    source, target = (make(cluster.bootstrap, f"{name}-{end}", 1, replicas) for end in ("in", "out"))
+    fill(cluster.bootstrap, source)
+    return name, source, target
+
+
+def check_copy(cluster: Up, pair: tuple[str, str, str]) -> None:
+    """The copy is exact, the group's offset is the end, and no transaction is open."""
+    name, source, target = pair
+    expected = [str(number) for number in range(RECORDS)]
+    assert read_committed(cluster.bootstrap, target) == expected
+    assert committed(cluster.bootstrap, name, source) == RECORDS
+    assert describe(cluster, name)["state"] in ("CompleteCommit", "CompleteAbort")
+
+
+def describe(cluster: Up, transactional_id: str) -> dict[str, object]:
+    """The transactional id, as our tool sees it."""
+    done = barnabas(
+        *("transactions", "describe", "--transactional-id", transactional_id),
+        *("--bootstrap-server", cluster.bootstrap, "--output", "json"),
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_copy_in_transactions_is_exact(cluster: Up, pair: tuple[str, str, str], client: str) -> None:
+    """Aborted records are in the log, and seen at read_uncommitted only."""
+    name, source, target = pair
+    CLIENTS[client](cluster.bootstrap, name, source, target)
+    check_copy(cluster, pair)
+    assert len(read_committed(cluster.bootstrap, target, isolation="read_uncommitted")) > RECORDS
+
+
+@needs_reference
+@pytest.mark.java
+@pytest.mark.parametrize("version", JAVA_VERSIONS)
+def test_apaches_copier_copies_exactly(cluster: Up, pair: tuple[str, str, str], version: str) -> None:
+    """Java's producer with random aborts, and the offsets of the group."""
+    name, source, target = pair
+    done = apache_tool(
+        *(COPIER, "--broker-list", cluster.bootstrap, "--transactional-id", name, "--consumer-group", name),
+        *("--input-topic", source, "--input-partition", 0, "--output-topic", target),
+        *("--transaction-size", 7, "--enable-random-aborts", "--use-group-metadata"),
+        version=version,
+        timeout_s=240,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    last = json.loads(done.stdout.splitlines()[-1])
+    assert (last["stage"], last["totalProcessed"], last["remaining"]) == ("ShutdownComplete", RECORDS, 0)
+    check_copy(cluster, pair)
+
+
+def test_our_copier_copies_exactly(cluster: Up, pair: tuple[str, str, str]) -> None:
+    """The tool with Apache's options and lines, as a member of the group."""
+    name, source, target = pair
+    done = barnabas(
+        *("transactional-message-copier", "--broker-list", cluster.bootstrap, "--transactional-id", name),
+        *("--consumer-group", name, "--input-topic", source, "--input-partition", 0, "--output-topic", target),
+        *("--transaction-size", 7, "--enable-random-aborts", "--group-mode", "--use-group-metadata"),
+        timeout_s=240,
+    )
+    assert done.returncode == 0, done.stderr
+    last = json.loads(done.stdout.splitlines()[-1])
+    assert (last["stage"], last["totalProcessed"], last["remaining"]) == ("ShutdownComplete", RECORDS, 0)
+    check_copy(cluster, pair)
+
+
+@needs_reference
+@pytest.mark.java
+@pytest.mark.parametrize("version", JAVA_VERSIONS)
+def test_apaches_transactions_command_prints_what_ours_prints(
+    cluster: Up, pair: tuple[str, str, str], version: str
+) -> None:
+    """Lists, descriptions and producers, to the letter but for durations."""
+    name, source, target = pair
+    CLIENTS["librdkafka"](cluster.bootstrap, name, source, target)
+    for arguments in (
+        ("list",),
+        ("describe", "--transactional-id", name),
+        ("describe-producers", "--topic", target, "--partition", "0"),
+        ("find-hanging", "--topic", target, "--max-transaction-timeout", "0"),
+    ):
+        options = ("--bootstrap-server", cluster.bootstrap)
+        theirs = apache_tool(COMMAND, *options, *arguments, version=version)
+        ours = barnabas("transactions", *options, *arguments)
+        assert (theirs.returncode, ours.returncode) == (0, 0), theirs.stderr + ours.stderr
+        if arguments[0] == "list":
+            assert sorted(theirs.stdout.split("\n")) == sorted(ours.stdout.split("\n"))
+        else:
+            assert without_duration(theirs.stdout) == without_duration(ours.stdout)
+
+
+def without_duration(table: str) -> list[list[str]]:
+    """The cells, but for what grows with the time."""
+    rows = [[cell.strip() for cell in line.split("\t")] for line in table.splitlines()]
+    names = [index for index, cell in enumerate(rows[0]) if cell in ("TransactionDurationMs", "Duration(min)")]
+    return [[cell for index, cell in enumerate(row) if index not in names] for row in rows]
+
+
+@needs_reference
+@pytest.mark.java
+def test_apaches_tool_ends_an_open_transaction(cluster: Up, pair: tuple[str, str, str]) -> None:
+    """forceTerminateTransaction of 4.4: the transaction is aborted, and its producer fenced."""
+    import confluent_kafka
+
+    name, _, target = pair
+    producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": name})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce(target, b"never", partition=0)
+    producer.flush(60)
+    assert describe(cluster, name)["state"] == "Ongoing"
+    done = apache_tool(
+        *(COMMAND, "--bootstrap-server", cluster.bootstrap),
+        *("forceTerminateTransaction", "--transactionalId", name),
+        version="4.4.0",
+    )
+    assert done.returncode == 0, done.stderr
+    assert describe(cluster, name)["state"] in ("CompleteAbort", "Empty")
+    with pytest.raises(confluent_kafka.KafkaException) as failure:
+        producer.commit_transaction(60)
+    assert failure.value.args[0].fatal()
+    assert read_committed(cluster.bootstrap, target) == []
+
+
+@needs("go")
+@pytest.mark.parametrize("program", ["franz_transactions", "sarama_transactions"])
+def test_go_clients_copy_exactly(cluster: Up, pair: tuple[str, str, str], program: str, tmp_path: Path) -> None:
+    """franz-go, which speaks version 2 where the cluster has it, and Sarama."""
+    name, source, target = pair
+    download = subprocess.run(
+        ["go", "mod", "download"], cwd=PROGRAMS / "go", capture_output=True, text=True, timeout=240, check=False
+    )
+    if download.returncode:
+        pytest.skip(f"no libraries: {download.stderr[-300:]}")
+    binary = tmp_path / program
+    subprocess.run(["go", "build", "-o", binary, f"./{program}"], cwd=PROGRAMS / "go", timeout=240, check=True)
+    address = cluster.bootstrap.split(",")[0]
+    subprocess.run([binary, address, name, source, target, str(RECORDS)], timeout=120, check=True)
+    check_copy(cluster, pair)
+
+
+@needs("node", "npm")
+def test_kafkajs_copies_exactly(cluster: Up, pair: tuple[str, str, str], tmp_path: Path) -> None:
+    """KafkaJS, with aborts."""
+    name, source, target = pair
+    directory = tmp_path / "programs"
+    shutil.copytree(PROGRAMS / "node", directory)
+    install = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+    done = subprocess.run(install, cwd=directory, capture_output=True, text=True, timeout=240, check=False)
+    if done.returncode:
+        pytest.skip(f"no libraries: {done.stderr[-300:]}")
+    address = cluster.bootstrap.split(",")[0]
+    environment = {**os.environ, "KAFKAJS_NO_PARTITIONER_WARNING": "1"}
+    command = ["node", directory / "kafkajs_transactions.js", address, name, source, target, str(RECORDS)]
+    subprocess.run(command, env=environment, timeout=120, check=True)
+    check_copy(cluster, pair)
