@@ -25,7 +25,7 @@ main/commits/N      micro-batch N has reached the sinks
 bad-rows/           the same for dead letters; bad-rows-NAME for further sources
 before-TIME/        what was there before a rewind
 
-Sinks of a user may be in the folder, too, and other flows: only these names are ever
+A user's outputs and other flows may be in the folder, too: only these names are ever
 moved or deleted.
 """
 

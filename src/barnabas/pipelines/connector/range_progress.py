@@ -4,8 +4,8 @@ step comes out, without I/O.
 A range ends when its end is reached, or when the records before its end are proved absent: a batch
 came that begins behind them, or they are lost and the query may lose records. An answer that brings
 the reader no further is *useless*. It is waited for and asked for again, each time after a longer
-pause. After `MOST_USELESS` in a row the rest of the range is for librdkafka, with
-`RangeProgress.reason` for the case that it fails, too. An answer that says it was throttled
+pause. After `MOST_USELESS` in a row librdkafka reads the rest of the range;
+`RangeProgress.reason` is reported if it fails, too. An answer that says it was throttled
 (KIP-219) is neither useless nor late.
 
     what came                         step

@@ -1,5 +1,5 @@
-"""Writing a source's dead letters: each once, though a micro-batch may run again, and
-whatever the topic refuses.
+"""Writing a source's dead letters: each one once, although a micro-batch may run again, and even
+those that the topic refuses at first.
 
 Before a micro-batch's letters are written, the ends of the dead letters' topic are noted in
 ``letters-NAME.json`` beside the checkpoint. If Spark runs the micro-batch again, because the

@@ -1,7 +1,7 @@
 """Which of several rows with an equal key is the last one: one rule for sinks,
 deletions and tables of topics.
 
-Kafka orders records within a partition only. So of rows of one partition the one with the higher
+Kafka orders records within a partition only. So among rows of one partition the one with the higher
 offset is the later one. Rows of a key that lies in several partitions, because partitions were
 added or producers choose them otherwise, have an order only if a column says so:
 
@@ -38,9 +38,9 @@ _ORDERED = ("tinyint", "smallint", "int", "bigint", "float", "double", "date", "
 
 
 def versions_file(checkpoint: Path) -> Path:
-    """Where the values of `order_by` are kept that sinks have.
+    """Where the values of `order_by` in the sinks are kept.
 
-    It stays when a flow is rewound or reset, as the sinks' rows do."""
+    The file stays when a flow is rewound or reset, like the sinks' rows."""
     return checkpoint / "versions.db"
 
 

@@ -46,8 +46,8 @@ SOURCE_OPTION = "flowSource"
 """The option that carries a source's name into Spark's plan; Spark itself knows
 streams by their order alone."""
 KEPT = "_barnabas_before_"
-"""How names of columns begin that keep another column while expressions are tried: no part
-of how that one is made."""
+"""The prefix of columns that keep another column while expressions are tried. It has no part in
+how that column is made."""
 _HARMLESS = frozenset(
     [
         "Alias",

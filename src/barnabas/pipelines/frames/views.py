@@ -74,7 +74,8 @@ def build_views(
 def source_rows(
     flow: Flow, source: Source, parsed: DataFrame, *, observed: bool = False
 ) -> tuple[DataFrame, DataFrame]:
-    """A source's parsed rows with the marks of expectations, and its good rows, shaped."""
+    """A source's parsed rows, with the marks of bad ones, and its good rows after
+    the source's transform."""
     marked = transforms.mark_unexpected(parsed, flow.expectations, source.name)
     drops = [each for each in flow.expectations if each.of == source.name and each.on_fail == "drop"]
     marked = mark_uncomputable(marked, row_chains(flow, source), drops, flow.sinks)
@@ -115,9 +116,10 @@ def shape_step(step: FlowStep, rows: DataFrame) -> DataFrame:
 
 
 def _aggregated(flow: Flow, how: Aggregate, rows: DataFrame, view: str, *, observed: bool) -> DataFrame:
-    """The aggregate.
+    """The rows after an aggregate.
 
-    Rows without a time that are records of a source are bad ones already; others are counted."""
+    Records of a source without a time are bad rows already; other rows without a
+    time are counted."""
     if observed and not aggregates_records(flow, how):
         rows = transforms.observe_timeless(rows, how, view)
     return transforms.aggregate_rows(rows, how)

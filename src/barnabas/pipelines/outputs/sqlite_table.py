@@ -95,8 +95,8 @@ class SqliteTable:
         return True
 
     def _other_equality(self, types: Mapping[str, str]) -> dict[str, str]:
-        """Columns of the key in a table that is there which take several values for
-        one, and how."""
+        """Columns of the key in an existing table that take several values for one,
+        each with the reason."""
         table = quoted(self._sink.table)
         declared = {row[1]: str(row[2]).upper() for row in self._connection.execute(f"PRAGMA table_info({table})")}
         indexes = [row[1] for row in self._connection.execute(f"PRAGMA index_list({table})") if row[2]]

@@ -9,15 +9,15 @@ An epoch that is not above the one noted for the same query (Spark's id, kept in
 applied before and changes nothing. A new checkpoint is a new query, whose epochs start again at 0;
 its rows replace those of equal key.
 
-A table that is made has no epochs, also if one of its name was there before: an earlier one was
-dropped, and its rows with it. So the epoch says truly which batches the table holds, and a flow
-whose checkpoint counts more of them refuses to go on (`barnabas.pipelines.running.batch_sinks`).
+A new table has no epochs, even if there was one of its name before: that one was dropped, and its
+rows with it. So the epoch says truly which batches the table holds, and a flow whose checkpoint
+counts more of them refuses to go on (`barnabas.pipelines.running.batch_sinks`).
 
 A row that is marked as `DELETION_MARK` removes the row of its key in the same transaction; of two
 rows with one key only the last comes.
 
-A database takes ``NULL`` in a key for different from every other NULL, but a group with a null key
-is one group: such rows are deleted and inserted.
+In a database a ``NULL`` in a key differs from every other NULL, but in a flow rows with a null key
+are one group. So such rows are deleted and inserted.
 
 Lake tables and OpenSearch have no such table; their modules say what they keep instead.
 """
@@ -30,7 +30,7 @@ import pyarrow as pa
 __all__ = ["DELETION_MARK", "OutputTable", "TableState", "split_deleted"]
 
 DELETION_MARK = "_barnabas_deleted"
-"""A column that is no part of the table: whether a row stands for the deletion of its
+"""A column beside those of the table: whether a row stands for the deletion of its
 key's row. It may be missing."""
 
 

@@ -56,8 +56,8 @@ class BatchSink(Protocol):
 
 
 class _LastRows:
-    """The rows of a micro-batch that a sink is to take: of each key the last one, if it is not
-    older than what the key had."""
+    """The rows of a micro-batch that a sink takes: the last row of each key, unless the
+    sink has had a later one."""
 
     def __init__(self, sink: Sink, flow: Flow) -> None:
         self._sink = sink
@@ -91,9 +91,9 @@ class _LastRows:
         return newer_rows(rows, self._sink.key, order_by, partial(self._versions.advance, self._name))
 
     def frame(self, batch: DataFrame) -> DataFrame:
-        """The rows, for what takes a frame.
+        """The rows as a frame.
 
-        They are collected only where they must be compared with those before."""
+        They are collected only if they must be compared with earlier ones."""
         if self._sink.order_by:
             return batch.sparkSession.createDataFrame(self.collected(batch), _without_mark(self.of(batch)).schema)
         return _without_mark(self.of(batch))
@@ -229,7 +229,8 @@ def require_batches(flow: Flow, checkpoint: Checkpoint, opened: Sequence[BatchSi
     """Raise `PipelineError` if a sink lacks micro-batches that the checkpoint counts as
     done, and so would never get.
 
-    Its table or file was deleted, say, or restored from a copy that is older than the checkpoint.
+    For example its table or file was deleted, or restored from a copy that is older
+    than the checkpoint.
     """
     for sink, writer in zip(flow.sinks, opened, strict=True):
         if (expected := checkpoint.required_batches(sink)) is None:

@@ -18,7 +18,7 @@ __all__ = ["broken_end_noted", "locked_checkpoint", "note_end", "stop_signals"]
 
 @contextlib.contextmanager
 def broken_end_noted(notes: Checkpoint, flow: Flow) -> Iterator[None]:
-    """Keeps why a run ended that broke, for those who come later."""
+    """Notes why a run broke, for commands that ask later."""
     try:
         yield
     except Exception as error:
@@ -27,14 +27,14 @@ def broken_end_noted(notes: Checkpoint, flow: Flow) -> Iterator[None]:
 
 
 def note_end(notes: Checkpoint, status: str, reason: str | None = None) -> None:
-    """Keeps how a run ended, as far as the disk allows."""
+    """Notes how a run ended, as far as the disk allows."""
     with contextlib.suppress(OSError):  # on a full disk, say: the reason is printed, too
         notes.note_end(status, reason)
 
 
 @contextlib.contextmanager
 def locked_checkpoint(checkpoint: Path) -> Iterator[None]:
-    """Keeps other drivers off a checkpoint, which is made if it is not there.
+    """Locks a checkpoint against other drivers. It is made if it is not there.
 
     Raises `PipelineError`, also for an `OSError` of the run."""
     try:

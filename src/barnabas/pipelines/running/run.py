@@ -1,13 +1,13 @@
-"""Running a flow: Spark comes up, the query runs until it is done, stopped or broken,
-and everything is put away.
+"""Running a flow: Spark starts, the query runs until it is done, stopped or broken,
+and everything is closed.
 
 Exactly once in results, though the driver may die at any moment:
 
 - Spark notes a micro-batch's end offsets before it runs it, and runs it again with the
   same ones after a crash.
-- The very first batch has no beginning noted by Spark for a Python source, and "latest" would have
-  moved on. So the beginning is resolved once and kept beside the checkpoint (``start.json``)
-  before the query starts.
+- Spark does not note where the first micro-batch of a Python source begins, and "latest" would have
+  moved on after a crash. So the beginning is resolved once, and kept beside the checkpoint
+  (``start.json``) before the query starts.
 - Sinks take a batch again without harm (`barnabas.pipelines.running.batch_sinks`).
 - A lock file keeps two drivers off one checkpoint.
 """
@@ -172,7 +172,7 @@ class _Run:
         settles: bool = False,
         ends: Sequence[Offsets] | None = None,
     ) -> None:
-        """``ends`` as of `run_on`.
+        """``ends``: see `run_on`.
 
         ``settles`` lets the watermark take effect before the end of a run: Spark drops late rows
         two micro-batches later."""
@@ -272,8 +272,10 @@ class _Run:
         return {"flow": self._flow.name, "status": status, **self._progress.totals.as_dict()}
 
     def _placed(self, error: Exception) -> BarnabasError:
-        """The reason of a broken query; of an expression of the file with its field, and the
-        records that it may be about."""
+        """The reason why a query broke.
+
+        If an expression of the file failed, it names the field, and the records that
+        may be the cause."""
         reason = reason_of(error, self._failure)
         field = failed_expression(self._flow, str(self._failure), str(error))
         if field is None or isinstance(self._failure, BarnabasError):
@@ -289,10 +291,10 @@ class _Run:
         )
 
     def _require_same_topics(self) -> bool:
-        """Whether the checkpoint has positions in topics that were deleted and made again since,
-        and goes on with the new ones.
+        """Whether topics in which the checkpoint has positions were deleted and made again since.
 
-        Raises `DataLossError` where that must not be.
+        The flow goes on with the new ones. Raises `DataLossError` if the flow must
+        not lose records.
         """
         from barnabas.pipelines.checkpoints.topic_ids import TopicIds
         from barnabas.pipelines.cluster.kafka_cluster import KafkaCluster
@@ -474,7 +476,7 @@ class _Run:
 
     def _start_later(self) -> None:
         """Start the other queries for bad rows when the first micro-batch of results
-        is done, or takes long."""
+        is done or takes long."""
         while self._later and (self._progress.totals.batches or time.monotonic() >= self._later_at_s):
             self._queries.append(self._start_bad_rows(self._later.pop(0), once=False))
 
@@ -513,7 +515,9 @@ class _Run:
         return self._trigger(writer, once=once).start()
 
     def _guarded(self, act: Callable[[Any, int], None]) -> Callable[[Any, int], None]:
-        """The same for ``foreachBatch``, with what it raises kept: Spark passes on only a text."""
+        """The function for ``foreachBatch``.
+
+        It keeps what ``act`` raises, because Spark passes on only a text."""
 
         def guarded(batch: Any, epoch: int) -> None:
             try:
@@ -607,6 +611,6 @@ class _Run:
 
 
 def _plain(report: Any) -> dict[str, Any]:
-    """A progress report as plain values: Spark gives it as an object that also is a
-    dictionary, but not all through."""
+    """A progress report as plain values: Spark gives it as an object that is a
+    dictionary only at the top."""
     return dict(json.loads(report.json))
