@@ -38,6 +38,7 @@ from barnabas.wire.kafka.codec import decode
 from barnabas.wire.kafka.frames import decode_response_header, encode_request
 from barnabas.wire.kafka.records.records import Record, build_batch
 from support.slicing import thread_at_once
+from support.transaction_coordinators import Coordinators
 
 DATA_PATH_APIS = (
     "alter_replica_log_dirs",
@@ -232,6 +233,7 @@ class DataPath:
             self.metadata.topic_name,
             None,
         )
+        self.coordinators = Coordinators(self.metadata)
         self.serve(DATA_PATH_APIS)
 
     def serve(
@@ -261,7 +263,7 @@ class DataPath:
             "metadata": self.metadata,
             "features": FeatureCache(),
             "replicas": self.replicas,
-            "transaction_verifier": None,
+            "transaction_verifier": self.coordinators.verifier,
             "log_dirs": self.log_dirs,
             "fetch_sessions": self.fetch_sessions,
             "fetch_handler": self.fetch_handler,

@@ -17,7 +17,6 @@ from barnabas.wire.kafka.messages.update_metadata import (
 )
 from support.broker import DataPath, Wire
 from support.slicing import thread_at_once
-from support.transaction_coordinators import Coordinators
 
 PARTITION = 3  # of group "g"
 TOPIC_ID = Uuid(bytes(range(16)))
@@ -38,7 +37,6 @@ class GroupBroker(DataPath):
         self.is_beside = False
         """Whether the code that runs is in a thread."""
         self.spawned: list[Coroutine[Any, Any, None]] = []
-        self.coordinators = Coordinators(self.metadata)
         self.groups = GroupService(
             self.config,
             self.replicas,

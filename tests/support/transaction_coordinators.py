@@ -45,7 +45,10 @@ class Coordinators:
     """Performs the steps of a verifier."""
 
     def __init__(self, metadata: MetadataCache, *, is_enabled: bool = True) -> None:
-        self.verifier = AddPartitionsToTxnManager(metadata, self._start, is_enabled=is_enabled)
+        self.transaction_version = 1
+        self.verifier = AddPartitionsToTxnManager(
+            metadata, self._start, lambda: self.transaction_version, is_enabled=is_enabled
+        )
         self.asked: deque[tuple[int, AddPartitionsToTxnRequest]] = deque()
         """The requests without an answer: the broker that each is for, and its message."""
         self._waiting: deque[Steps[None]] = deque()

@@ -31,7 +31,7 @@ from barnabas.wire.kafka.messages.write_txn_markers import (
 )
 from barnabas.wire.kafka.records.batch_header import read_headers
 from support.broker import DATA_PATH_APIS, START_MS, DataPath, batch
-from support.transaction_coordinators import Coordinators, name_coordinators
+from support.transaction_coordinators import name_coordinators
 
 T = TopicPartition("t", 0)
 LATEST = -1
@@ -44,8 +44,7 @@ class TransactionPath(DataPath):
     def __init__(self, directory: Path, *args: Any, **options: Any) -> None:
         super().__init__(directory, *args, **options)
         name_coordinators(self.metadata, 0)
-        self.coordinators = Coordinators(self.metadata)
-        self.serve((*DATA_PATH_APIS, "write_txn_markers"), transaction_verifier=self.coordinators.verifier)
+        self.serve((*DATA_PATH_APIS, "write_txn_markers"))
         self.wire = self.connect()
 
     def produce(self, records: bytes, *, transactional_id: str | None = "pay") -> tuple[E, int]:

@@ -30,6 +30,7 @@ from support.transaction_coordinators import Coordinators, name_coordinators
 
 TP = TopicPartition("t", 0)
 OTHER_TP = TopicPartition("t", 1)
+LEAVES_ADDING = 12
 WITH_ABORTABLE = 11
 WITHOUT_ABORTABLE = 10
 
@@ -464,3 +465,51 @@ def test_a_plain_batch_inside_a_transaction_is_refused(producing: Producing) -> 
         plain = producing.request(transactional(1, is_transactional=False), transactional_id=transactional_id)
         assert producing.begin(plain) is None
         assert producing.outcome(plain) == (E.INVALID_TXN_STATE, -1)
+
+
+# Transactions of version 2
+
+
+@pytest.mark.parametrize(
+    ("version", "level", "adds"),
+    [(LEAVES_ADDING, 2, True), (LEAVES_ADDING, 1, False), (WITH_ABORTABLE, 2, False)],
+)
+def test_partitions_are_added_for_clients_that_leave_that_to_the_broker(
+    producing: Producing, version: int, level: int, adds: bool
+) -> None:
+    """Where the cluster has finalized transaction.version 2. Else they must have done it."""
+    producing.coordinators.transaction_version = level
+    request = producing.request(transactional(), version=version)
+    work = producing.begin(request)
+    (transaction,) = producing.coordinators.asked[0][1].transactions
+    assert transaction.verify_only is not adds
+    producing.coordinators.confirm()
+    go_on(work)
+    assert producing.outcome(request) == (E.NONE, 0)
+
+
+def test_a_client_that_leaves_the_adding_to_the_broker_repeats_its_request(producing: Producing) -> None:
+    """While its transaction before this one is still being ended."""
+    producing.coordinators.transaction_version = 2
+    request = producing.request(transactional(), version=LEAVES_ADDING)
+    work = producing.begin(request)
+    producing.coordinators.confirm({TP: E.CONCURRENT_TRANSACTIONS})
+    go_on(work)
+    assert producing.outcome(request) == (E.CONCURRENT_TRANSACTIONS, -1)
+
+
+def test_partitions_are_added_also_without_verification(tmp_path: Path) -> None:
+    """Else the coordinator would not know where to end the transaction."""
+    producing = Producing(tmp_path, is_enabled=False)
+    producing.coordinators.transaction_version = 2
+    assert producing.begin(producing.request(transactional(), version=LEAVES_ADDING)) is not None
+
+
+def test_a_transaction_with_an_epoch_of_its_own_begins_with_the_first_sequence(producing: Producing) -> None:
+    """A later batch has overtaken the first one, also where the log knows no such producer."""
+    producing.coordinators.transaction_version = 2
+    request = producing.request(transactional(1), version=LEAVES_ADDING)
+    work = producing.begin(request)
+    producing.coordinators.confirm()
+    go_on(work)
+    assert producing.outcome(request) == (E.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)

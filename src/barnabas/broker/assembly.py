@@ -168,6 +168,7 @@ class BrokerComponents:
         self.transaction_verifier = AddPartitionsToTxnManager(
             self.metadata,
             self.interpreter.start,
+            lambda: self.features.level(TRANSACTION_VERSION),
             is_enabled=environment.config["transaction.partition.verification.enable"],
         )
         self._make_groups_and_topics()

@@ -62,13 +62,15 @@ class VerificationGuard:
 
     Kafka: VerificationStateEntry."""
 
-    __slots__ = ("lowest_sequence", "started_ms")
+    __slots__ = ("begins_at_zero", "lowest_sequence", "started_ms")
 
-    def __init__(self, sequence: int, started_ms: int) -> None:
+    def __init__(self, sequence: int, started_ms: int, *, begins_at_zero: bool = False) -> None:
         self.lowest_sequence = sequence
         """The lowest sequence that was to be appended meanwhile. A batch behind it
         is not appended before it."""
         self.started_ms = started_ms
+        self.begins_at_zero = begins_at_zero
+        """Whether the transaction has an epoch of its own, so that its sequences begin at 0."""
 
 
 WITHOUT_VERIFICATION = VerificationGuard(_MAX_SEQUENCE, 0)
@@ -163,7 +165,14 @@ class ProducerState:
         return entry is not None and entry.transaction_first_offset >= 0 and entry.epoch == epoch
 
     def start_verification(
-        self, producer_id: int, epoch: int, transactional_id: str, sequence: int, now_ms: int
+        self,
+        producer_id: int,
+        epoch: int,
+        transactional_id: str,
+        sequence: int,
+        now_ms: int,
+        *,
+        begins_at_zero: bool = False,
     ) -> VerificationGuard | None:
         """Begin to verify a batch with this first sequence (-1: none).
 
@@ -173,7 +182,7 @@ class ProducerState:
         guards = self._verifications.setdefault(producer_id, {})
         guard = guards.get((transactional_id, epoch))
         if guard is None:
-            guard = guards[transactional_id, epoch] = VerificationGuard(sequence, now_ms)
+            guard = guards[transactional_id, epoch] = VerificationGuard(sequence, now_ms, begins_at_zero=begins_at_zero)
         elif sequence < guard.lowest_sequence:
             guard.lowest_sequence = sequence
         return guard
@@ -250,6 +259,11 @@ class ProducerState:
             # taken (KIP-360).
             if is_transactional:
                 self.check_verified(producer_id, epoch, base_sequence, guard, origin)
+                if guard is not None and guard.begins_at_zero and base_sequence > 0:
+                    raise KafkaError(
+                        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                        f"Sequence {base_sequence} of producer {producer_id} begins a transaction, 0 is expected",
+                    )
             return None
         if epoch < entry.epoch:
             raise KafkaError(

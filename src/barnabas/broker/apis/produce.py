@@ -84,7 +84,7 @@ class Parts(NamedTuple):
     purgatory: Purgatory
     metadata: MetadataCache
     replicas: ReplicaManager
-    transaction_verifier: AddPartitionsToTxnManager | None
+    transaction_verifier: AddPartitionsToTxnManager
 
 
 def handle(parts: Parts, request: Request) -> None:

@@ -59,8 +59,7 @@ class Services:
     metadata: MetadataCache
     features: FeatureCache
     replicas: ReplicaManager
-    transaction_verifier: AddPartitionsToTxnManager | None
-    """None while this broker takes no part in transactions."""
+    transaction_verifier: AddPartitionsToTxnManager
     log_dirs: LogDirs
     storage: StorageService
     fetch_sessions: FetchSessions

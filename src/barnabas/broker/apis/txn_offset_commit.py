@@ -9,8 +9,8 @@ partition is part of it (KIP-890).
 - 3: the member, its generation and its instance id, which fence members that the
   group has lost (KIP-447).
 - 4: TRANSACTION_ABORTABLE (KIP-1050).
-- 5: the same, from clients that need not add the partition of the group first
-  (KIP-890); here they must.
+- 5: clients leave it to the broker to add the partition of the group to the transaction, where
+  transaction.version is 2 (KIP-890).
 
 Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS (COORDINATOR_NOT_AVAILABLE before
 version 2, whose clients stop at it), NOT_COORDINATOR, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
@@ -43,6 +43,7 @@ from barnabas.wire.kafka.messages.txn_offset_commit import (
 
 _LOADING_SINCE_VERSION = 2
 _ABORTABLE_SINCE_VERSION = 4
+_LEAVES_ADDING_SINCE_VERSION = 5
 
 
 class Parts(NamedTuple):
@@ -83,6 +84,7 @@ def _commit(parts: Parts, request: Request) -> AppendTask[None]:
         message.producer_id,
         message.producer_epoch,
         request.version >= _ABORTABLE_SINCE_VERSION,
+        request.version >= _LEAVES_ADDING_SINCE_VERSION,
     )
     yield from parts.groups.commit_in_transaction(commit, producer, reply)
 

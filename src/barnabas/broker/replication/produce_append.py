@@ -74,6 +74,8 @@ PRODUCE_TOPIC_IDS = 13
 _ZSTD = 7
 _TRANSACTION_ABORTABLE = 11
 """The first version that has this error."""
+_LEAVES_ADDING = 12
+"""The first version whose clients leave it to brokers to add partitions to a transaction."""
 _ADMIN_CLIENT = "__admin_client"
 _NOT_COUNTED = frozenset(
     (
@@ -249,11 +251,11 @@ def append(
     requests: Sequence[Produce],
     now_ms: int,
     clock: Clock,
-    transactions: AddPartitionsToTxnManager | None = None,
+    transactions: AddPartitionsToTxnManager,
 ) -> AppendTask[None]:
     """Append what requests have, in their order; their outcomes say what came of it.
 
-    ``now_ms`` is wall time. Without ``transactions`` transactional ids are refused. Others may have
+    ``now_ms`` is wall time. Others may have
     their turn at each yield; after that the ``clock`` gives the time again. What is behind the
     request under way may be taken from ``requests`` then. Nothing is appended behind a failed
     request with acks 0, whose answer is the end of its connection.
@@ -311,7 +313,7 @@ def append(
 
 
 def _begin_transaction(
-    runs: "_Runs", produce: Produce, transactions: AddPartitionsToTxnManager | None
+    runs: "_Runs", produce: Produce, transactions: AddPartitionsToTxnManager
 ) -> AppendTask[ProduceTransaction | None]:
     """Have the coordinator asked about partitions in which a request's transaction begins.
 
@@ -323,14 +325,15 @@ def _begin_transaction(
     if options.transactional_id is None:
         check_outside_transaction(headers)
         return None
-    if transactions is None:
-        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     producer = check_producer(headers)
     if producer is None:
         return None
-    knows_abortable = options.version >= _TRANSACTION_ABORTABLE
+    version = options.version
     transaction = ProduceTransaction(
-        transactions, TransactionalProducer(options.transactional_id, *producer, knows_abortable)
+        transactions,
+        TransactionalProducer(
+            options.transactional_id, *producer, version >= _TRANSACTION_ABORTABLE, version >= _LEAVES_ADDING
+        ),
     )
     transaction.start(runs.replicas, produce.partitions, headers, runs.now_ms)
     if transaction.must_wait:

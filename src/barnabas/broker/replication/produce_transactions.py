@@ -45,13 +45,13 @@ def check_producer(headers: Iterable[HeaderFields]) -> tuple[int, int] | None:
     return next(iter(producers), None)
 
 
-def verification_error(code: ErrorCode) -> KafkaError:
-    """The error of a partition that is not verified, as producers expect it.
+def verification_error(code: ErrorCode, *, adds: bool) -> KafkaError:
+    """The error of a partition that is not verified, or not added, as producers expect it.
 
     Errors that pass become NOT_ENOUGH_REPLICAS: every client repeats the request after it,
-    and asks for no metadata.
+    and asks for no metadata. Clients that leave the adding to brokers know CONCURRENT_TRANSACTIONS.
     """
-    if code in PASSING_ERRORS:
+    if code in PASSING_ERRORS and not (adds and code is ErrorCode.CONCURRENT_TRANSACTIONS):
         return KafkaError(
             ErrorCode.NOT_ENOUGH_REPLICAS,
             f"Unable to verify the partition has been added to the transaction. Underlying error: {code.name}",
@@ -103,5 +103,5 @@ class ProduceTransaction:
         if topic_partition not in self._led:  # it leads it only now
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if code := self._verification.error_of(topic_partition):
-            raise verification_error(code)
+            raise verification_error(code, adds=self._verification.adds)
         return self._verification.guard_of(topic_partition)

@@ -7,6 +7,10 @@ no coordinator knows and that never ends. So the first batch of a transaction in
 `AddPartitionsToTxnManager` asks the coordinator with a verify-only AddPartitionsToTxn, and the log
 takes the batch if the answer is good and the guard is still there.
 
+From transaction.version 2 on, clients leave it to the brokers to add partitions to a transaction.
+Then the same request adds the partition, and the batch is appended once the coordinator has stored
+that.
+
 One request is under way to each coordinator. What is to be asked meanwhile goes in the next one,
 with each transactional id once in a request. Where a producer asks again about a partition before
 its first question was sent, the first one gets NETWORK_EXCEPTION, or INVALID_PRODUCER_EPOCH if the
@@ -41,6 +45,8 @@ __all__ = ["PASSING_ERRORS", "AddPartitionsToTxnManager", "TransactionVerificati
 
 logger = logging.getLogger(__name__)
 
+_ADDED_BY_BROKERS = 2
+"""The first transaction.version in which brokers add partitions to transactions."""
 _MOST_TRANSACTIONS = 1_000
 """Most transactions in one request."""
 
@@ -67,6 +73,9 @@ class TransactionalProducer(NamedTuple):
     epoch: int
     knows_abortable: bool
     """Whether the version of its request has TRANSACTION_ABORTABLE (KIP-1050)."""
+    leaves_adding: bool = False
+    """Whether a client of this version leaves it to the broker to add partitions, where the
+    cluster's transaction.version allows that."""
 
 
 class _Question(NamedTuple):
@@ -74,6 +83,8 @@ class _Question(NamedTuple):
 
     producer: TransactionalProducer
     partitions: Collection[TopicPartition]
+    adds: bool
+    """Whether partitions that are not part of the transaction are added to it."""
     done: Callable[[Codes], None]
 
     def fail(self, code: ErrorCode) -> None:
@@ -125,9 +136,18 @@ class _Coordinator:
 class AddPartitionsToTxnManager:
     """Asks the transaction coordinators of the cluster."""
 
-    def __init__(self, metadata: MetadataCache, start: Callable[[Steps[None]], None], *, is_enabled: bool) -> None:
-        """``start`` performs steps."""
+    def __init__(
+        self,
+        metadata: MetadataCache,
+        start: Callable[[Steps[None]], None],
+        transaction_version: Callable[[], int],
+        *,
+        is_enabled: bool,
+    ) -> None:
+        """``start`` performs steps. ``transaction_version`` gives the level that the cluster has
+        finalized."""
         self._metadata = metadata
+        self._transaction_version = transaction_version
         self._start = start
         self.is_enabled = is_enabled
         """Whether transactions are verified (transaction.partition.verification.enable)."""
@@ -139,15 +159,21 @@ class AddPartitionsToTxnManager:
 
     def begin(self, producer: TransactionalProducer) -> "TransactionVerification":
         """Begin to verify what a request has for a transaction."""
-        return TransactionVerification(self, producer, is_enabled=self.is_enabled)
+        adds = producer.leaves_adding and self._transaction_version() >= _ADDED_BY_BROKERS
+        return TransactionVerification(self, producer, adds=adds, is_enabled=self.is_enabled or adds)
 
     def verify(
-        self, producer: TransactionalProducer, partitions: Collection[TopicPartition], done: Callable[[Codes], None]
+        self,
+        producer: TransactionalProducer,
+        partitions: Collection[TopicPartition],
+        done: Callable[[Codes], None],
+        *,
+        adds: bool = False,
     ) -> None:
-        """Ask whether partitions are part of a producer's ongoing transaction.
+        """Ask whether partitions are part of a producer's ongoing transaction, or add them to it.
 
         ``done`` gets the answer, now or later."""
-        question = _Question(producer, partitions, done)
+        question = _Question(producer, partitions, adds, done)
         broker_id = self._coordinator_of(producer.transactional_id)
         if broker_id == NO_BROKER:
             question.fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -208,7 +234,7 @@ def _transaction(question: _Question) -> AddPartitionsToTxnTransaction:
         transactional_id=producer.transactional_id,
         producer_id=producer.producer_id,
         producer_epoch=producer.epoch,
-        verify_only=True,
+        verify_only=not question.adds,
         topics=[AddPartitionsToTxnTopic(name=name, partitions=indexes) for name, indexes in by_topic.items()],
     )
 
@@ -250,12 +276,14 @@ class TransactionVerification:
     `guard_of` and `error_of`.
     """
 
-    __slots__ = ("_errors", "_guards", "_is_enabled", "_logs", "_manager", "_producer")
+    __slots__ = ("_errors", "_guards", "_is_enabled", "_logs", "_manager", "_producer", "adds")
 
     def __init__(
-        self, manager: AddPartitionsToTxnManager, producer: TransactionalProducer, *, is_enabled: bool
+        self, manager: AddPartitionsToTxnManager, producer: TransactionalProducer, *, adds: bool, is_enabled: bool
     ) -> None:
         self._manager = manager
+        self.adds = adds
+        """Whether the partitions are added to the transaction."""
         self._producer = producer
         self._is_enabled = is_enabled
         self._logs: dict[TopicPartition, PartitionLog] = {}
@@ -269,7 +297,12 @@ class TransactionVerification:
             return
         producer = self._producer
         guard = log.producers.start_verification(
-            producer.producer_id, producer.epoch, producer.transactional_id, sequence, now_ms
+            producer.producer_id,
+            producer.epoch,
+            producer.transactional_id,
+            sequence,
+            now_ms,
+            begins_at_zero=self.adds,
         )
         if guard is not None:
             self._logs[log.topic_partition] = log
@@ -302,4 +335,4 @@ class TransactionVerification:
                     log.producers.refuse_verification(self._producer.producer_id, guard)
             done(None, None)
 
-        self._manager.verify(self._producer, tuple(self._guards), answered)
+        self._manager.verify(self._producer, tuple(self._guards), answered, adds=self.adds)
