@@ -29,6 +29,8 @@ class Coordinated:
     def __init__(self, settings: TransactionSettings | None = None, *, partition: int = 0) -> None:
         self.partition = partition
         self.ms = 0
+        self.version = 0
+        """The finalized level of transaction.version."""
         self.ids: list[int] = list(range(FIRST_PRODUCER_ID, FIRST_PRODUCER_ID + 1000))
         self.answers: list[Any] = []
         self.appends: deque[AppendTransactions] = deque()
@@ -40,6 +42,7 @@ class Coordinated:
             settings or TransactionSettings(),
             lambda _: partition,
             lambda: self.ids.pop(0) if self.ids else None,
+            lambda: self.version,
         )
         self.load()
 
@@ -125,9 +128,9 @@ class Coordinated:
         self.perform(self.coordinator.add_partitions(sender, partitions, to, self.now))
         return to
 
-    def end(self, sender: TransactionSender, *, committed: bool) -> list[Any]:
+    def end(self, sender: TransactionSender, *, committed: bool, version: int = 0) -> list[Any]:
         to: list[Any] = []
-        self.perform(self.coordinator.end(sender, committed=committed, to=to, now=self.now))
+        self.perform(self.coordinator.end(sender, committed, to, self.now, version))
         return to
 
     # What often comes first

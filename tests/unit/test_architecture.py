@@ -264,6 +264,11 @@ SHARED_BY_TWO = {
     "encode_request": ("wire/jute/frames.py", "wire/kafka/frames.py", PROTOCOLS),
     "reader": ("wire/jute/codec.py", "wire/kafka/codec.py", PROTOCOLS),
     "writer": ("wire/jute/codec.py", "wire/kafka/codec.py", PROTOCOLS),
+    "TransactionState": (
+        "broker/transactions/states.py",
+        "testing/virtual/transactions.py",
+        "the coordinator's and the producer's view of a transaction",
+    ),
     "Record": ("client/records.py", "wire/kafka/records/records.py", "what a consumer gets, and what a batch holds"),
     "delete_records": ("broker/replication/delayed_delete_records.py", "client/admin/offsets.py", CLIENT_AND_BROKER),
     "describe_group": ("broker/groups/queries.py", "client/admin/groups.py", CLIENT_AND_BROKER),

@@ -17,6 +17,8 @@ from barnabas.broker.transactions.service import TransactionService
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.messages.end_txn import EndTxnRequest, EndTxnResponse
 
+_EPOCHS_SINCE_VERSION = 5
+
 
 def handle(transactions: TransactionService, request: Request) -> None:
     """Decide the outcome."""
@@ -32,6 +34,7 @@ def handle(transactions: TransactionService, request: Request) -> None:
         TransactionSender(message.transactional_id, message.producer_id, message.producer_epoch),
         committed=message.committed,
         to=decided,
+        raises_epoch=request.version >= _EPOCHS_SINCE_VERSION,
     )
 
 

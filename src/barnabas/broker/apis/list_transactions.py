@@ -7,9 +7,9 @@ The transactional ids that this broker coordinates (KIP-664), by state and by pr
 Errors: COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
-from barnabas.base.clock import Clock
 from barnabas.base.tasks import Runner, Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
@@ -23,7 +23,7 @@ class Parts(NamedTuple):
     """What the handler uses."""
 
     runner: Runner
-    clock: Clock
+    wall_ms: Callable[[], int]
     transactions: TransactionService
 
 
@@ -33,7 +33,7 @@ def handle(parts: Parts, request: Request) -> None:
 
 
 def _list(parts: Parts, request: Request) -> Task[None]:
-    coordinator, wall_ms = parts.transactions.coordinator, parts.clock.wall_ms()
+    coordinator, wall_ms = parts.transactions.coordinator, parts.wall_ms()
     request.reply((yield from list_transactions(coordinator, request.message, wall_ms, None)))
 
 
@@ -42,5 +42,5 @@ API = ApiHandler(
     0,
     1,
     handle,
-    lambda services: Parts(services.runner, services.clock, services.transactions),
+    lambda services: Parts(services.runner, services.clock.wall_ms, services.transactions),
 )

@@ -39,9 +39,16 @@ from barnabas.broker.transactions.effects import (
     TransactionSender,
     TransactionSettings,
 )
-from barnabas.broker.transactions.states import END_OUTCOMES, TransactionState
-from barnabas.broker.transactions.transaction import Partitions, TransactionMetadata, Transition, is_subset
+from barnabas.broker.transactions.states import END_OUTCOMES, END_OUTCOMES_V2, TransactionState
+from barnabas.broker.transactions.transaction import (
+    EPOCH_VERSION,
+    Partitions,
+    TransactionMetadata,
+    Transition,
+    is_subset,
+)
 from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.records.batch_header import NO_PRODUCER_ID
 
 __all__ = ["TransactionCoordinator"]
 
@@ -56,9 +63,6 @@ _APPEND_ERRORS = {
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
 _RETRY_MS = 100
-_TRANSACTIONS_A_STEP = 2_000
-"""How many transactions are looked at for a timeout at a time: about a millisecond."""
-_TOMBSTONES_A_STEP = 256
 
 
 class TransactionCoordinator:
@@ -69,6 +73,7 @@ class TransactionCoordinator:
         settings: TransactionSettings,
         partition_of: Callable[[str], int],
         take_producer_id: Callable[[], int | None],
+        transaction_version: Callable[[], int] = lambda: 0,
     ) -> None:
         """``partition_of`` gives a transactional id's partition, ``take_producer_id`` a new id,
         None if one must be waited for."""
@@ -78,6 +83,7 @@ class TransactionCoordinator:
         """How many transactions were committed, and how many aborted."""
         self._partition_of = partition_of
         self._take_producer_id = take_producer_id
+        self._transaction_version = transaction_version
         self._partitions: dict[int, Owned] = {}
         self._deadlines = Deadlines()
         self._now = Now(0, 0)
@@ -147,7 +153,7 @@ class TransactionCoordinator:
             if new_producer_id is None:
                 new_producer_id = self._take_producer_id()
             if new_producer_id is None:
-                self._effects.append(NewProducerId(request, to))
+                self._effects.append(NewProducerId(to, partial(self.init_producer_id, request, to)))
                 return self._take()
         if transaction is None:
             assert new_producer_id is not None
@@ -244,38 +250,77 @@ class TransactionCoordinator:
             for topic, numbers in partitions.items()
         }
 
-    def end(self, sender: TransactionSender, *, committed: bool, to: Any, now: Now) -> list[TransactionEffect]:
-        """Commit or abort the producer's transaction.
+    def end(
+        self,
+        sender: TransactionSender,
+        committed: bool,
+        to: Any,
+        now: Now,
+        version: int = 0,
+        new_producer_id: int | None = None,
+    ) -> list[TransactionEffect]:
+        """Commit or abort the producer's transaction; ``to`` gets a `ProducerAnswer`
+        when that is decided for good.
 
-        ``to`` gets a `ProducerAnswer` when that is decided for good."""
+        ``version`` is that of the client's transactions: from 2 on the answer has another epoch, or
+        another producer id, for the next one.
+        """
         self._now = now
-        found = self._found(sender)
+        is_version_2 = version >= EPOCH_VERSION
+        found = self._found_with_last(sender) if is_version_2 else self._found(sender)
         if isinstance(found, ErrorCode):
             self._reply(to, ProducerAnswer(found))
             return self._take()
         owned, transaction = found
+        has_ended = is_version_2 and transaction.has_ended(sender.producer)
+        outcome: TransactionState | ErrorCode
         if transaction.pending is not None:
-            outcome: TransactionState | ErrorCode = ErrorCode.CONCURRENT_TRANSACTIONS
+            outcome = ErrorCode.CONCURRENT_TRANSACTIONS
+        elif is_version_2:
+            outcome = END_OUTCOMES_V2[transaction.state, committed, has_ended]
         else:
             outcome = END_OUTCOMES[transaction.state, committed]
         if isinstance(outcome, ErrorCode):
-            self._reply(to, ProducerAnswer(outcome))
+            self._reply(to, _current_answer(transaction) if not outcome else ProducerAnswer(outcome))
             return self._take()
+        if is_version_2 and transaction.is_epoch_exhausted and new_producer_id is None:
+            new_producer_id = self._take_producer_id()
+            if new_producer_id is None:
+                self._effects.append(
+                    NewProducerId(to, lambda later, new_id: self.end(sender, committed, to, later, version, new_id))
+                )
+                return self._take()
+        next_id = new_producer_id if new_producer_id is not None and transaction.is_epoch_exhausted else NO_PRODUCER_ID
+        prepared = transaction.prepare_end(outcome, now.wall_ms, version=version, next_producer_id=next_id)
 
         def written(error: ErrorCode) -> None:
-            self._reply(to, ProducerAnswer(error))
-            if not error:
-                self.ended[committed] += 1
-                self._complete(owned, transaction)
+            if error:
+                self._reply(to, ProducerAnswer(error))
+                return
+            self.ended[committed] += 1
+            completion = self._complete(owned, transaction).transition
+            self._reply(to, ProducerAnswer(ErrorCode.NONE, completion.producer_id, completion.producer_epoch))
 
-        self._append(owned, transaction, transaction.prepare_end(outcome, now.wall_ms), written)
+        self._append(owned, transaction, prepared, written)
         return self._take()
+
+    def _found_with_last(self, sender: TransactionSender) -> tuple[Owned, TransactionMetadata] | ErrorCode:
+        """As `_found` for EndTxn of version 2, which the producer may repeat with
+        the epoch before."""
+        found = self._found(sender)
+        if not isinstance(found, ErrorCode):
+            # Nobody has got the epoch that a decided transaction leaves behind.
+            return ErrorCode.PRODUCER_FENCED if found[1].state.is_prepared else found
+        transaction = None if self.check(sender.transactional_id) else self.find(sender.transactional_id)
+        if transaction is None or not transaction.has_ended(sender.producer):
+            return found
+        return self._partitions[self._partition_of(sender.transactional_id)], transaction
 
     def _abort_and_fence(
         self, owned: Owned, transaction: TransactionMetadata, done: Callable[[ErrorCode], None]
     ) -> None:
         """Abort the transaction under way and fence its producer."""
-        prepared = transaction.prepare_fencing_abort(self._now.wall_ms)
+        prepared = transaction.prepare_fencing_abort(self._now.wall_ms, self._transaction_version())
 
         def written(error: ErrorCode) -> None:
             transaction.has_failed_fence = bool(error)
@@ -288,10 +333,12 @@ class TransactionCoordinator:
 
     # Completion
 
-    def _complete(self, owned: Owned, transaction: TransactionMetadata) -> None:
+    def _complete(self, owned: Owned, transaction: TransactionMetadata) -> Completion:
         """The outcome is in the log: the markers follow."""
         prepared = transaction.prepare_complete(self._now.wall_ms)
-        self._effects.append(SendMarkers(Completion(owned, transaction, prepared)))
+        completion = Completion(owned, transaction, prepared)
+        self._effects.append(SendMarkers(completion))
+        return completion
 
     def is_wanted(self, completion: Completion) -> bool:
         """Whether markers of this coordinator are to be written: not once another one has taken
@@ -377,11 +424,13 @@ class TransactionCoordinator:
                 self._append_completion(completion)
         if due.is_abort_due(now.ms):
             due.to_abort = due.to_abort or self._everything()
-            self._abort_timed_out()
+            for owned, transaction in due.pop_timed_out(now.wall_ms):
+                if self._is_here(owned, transaction):
+                    self._abort_and_fence(owned, transaction, _no_answer)
             due.abort_ms = now.ms + (1 if due.to_abort else settings.abort_interval_ms)
         if due.is_expiry_due(now.ms):
             due.to_expire = due.to_expire or self._everything()
-            self._expire()
+            self._expire(due.pop_expired(now.wall_ms - settings.expiration_ms))
             due.expiry_ms = now.ms + (1 if due.to_expire else settings.expiration_interval_ms)
         return self._take()
 
@@ -399,41 +448,13 @@ class TransactionCoordinator:
             and owned.transactions.get(transaction.transactional_id) is transaction
         )
 
-    def _abort_timed_out(self) -> None:
-        """Look at some transactions.
-
-        Abort those that are open for longer than their producers have asked for."""
-        left, wall_ms = self._deadlines.to_abort, self._now.wall_ms
-        for _ in range(min(len(left), _TRANSACTIONS_A_STEP)):
-            owned, transaction = left.pop()
-            if (
-                transaction.state is TransactionState.ONGOING
-                and transaction.pending is None
-                and transaction.start_ms + transaction.timeout_ms < wall_ms
-                and self._is_here(owned, transaction)
-            ):
-                self._abort_and_fence(owned, transaction, _no_answer)
-
-    def _expire(self) -> None:
-        """Look at some transactions.
-
-        Write tombstones for transactional ids that were not used for long."""
-        left, before_ms = self._deadlines.to_expire, self._now.wall_ms - self.settings.expiration_ms
+    def _expire(self, found: list[tuple[Owned, TransactionMetadata]]) -> None:
+        """Write tombstones for transactional ids that were not used for long."""
         expired: dict[int, list[TransactionMetadata]] = {}
-        count = 0
-        for _ in range(min(len(left), _TRANSACTIONS_A_STEP)):
-            owned, transaction = left.pop()
-            if (
-                transaction.state.may_expire
-                and transaction.pending is None
-                and transaction.update_ms <= before_ms
-                and self._is_here(owned, transaction)
-            ):
+        for owned, transaction in found:
+            if self._is_here(owned, transaction):
                 transaction.prepare_dead()
                 expired.setdefault(owned.number, []).append(transaction)
-                count += 1
-                if count >= _TOMBSTONES_A_STEP:
-                    break
         for number, transactions in expired.items():
             self._write_tombstones(self._partitions[number], transactions)
 
@@ -500,6 +521,10 @@ def _needs_producer_id(transaction: TransactionMetadata | None, request: InitPro
         return False
     expected = request.expected
     return expected is None or (transaction.accepts_expected(expected) and expected.epoch == transaction.producer_epoch)
+
+
+def _current_answer(transaction: TransactionMetadata) -> ProducerAnswer:
+    return ProducerAnswer(ErrorCode.NONE, transaction.producer_id, transaction.producer_epoch)
 
 
 def _no_answer(_: ErrorCode) -> None:

@@ -7,9 +7,14 @@ of appends to try again of `TransactionMarkerChannelManager`.
 from collections import deque
 
 from barnabas.broker.transactions.effects import Completion, Owned
+from barnabas.broker.transactions.states import TransactionState
 from barnabas.broker.transactions.transaction import TransactionMetadata
 
 __all__ = ["Deadlines"]
+
+_TRANSACTIONS_A_STEP = 2_000
+"""How many transactions are looked at at a time: about a millisecond."""
+_TOMBSTONES_A_STEP = 256
 
 
 class Deadlines:
@@ -51,3 +56,26 @@ class Deadlines:
         while self._retries and self._retries[0][0] <= now_ms:
             due.append(self._retries.popleft()[1])
         return due
+
+    def pop_timed_out(self, wall_ms: int) -> list[tuple[Owned, TransactionMetadata]]:
+        """Look at some transactions: those that are open for longer than their producers have asked
+        for."""
+        left = self.to_abort
+        return [
+            (owned, transaction)
+            for owned, transaction in (left.pop() for _ in range(min(len(left), _TRANSACTIONS_A_STEP)))
+            if transaction.state is TransactionState.ONGOING
+            and transaction.pending is None
+            and transaction.start_ms + transaction.timeout_ms < wall_ms
+        ]
+
+    def pop_expired(self, before_ms: int) -> list[tuple[Owned, TransactionMetadata]]:
+        """Look at some transactions: those over that were last used at or before a time."""
+        left, found = self.to_expire, []
+        for _ in range(min(len(left), _TRANSACTIONS_A_STEP)):
+            owned, transaction = left.pop()
+            if transaction.is_over and transaction.pending is None and transaction.update_ms <= before_ms:
+                found.append((owned, transaction))
+                if len(found) == _TOMBSTONES_A_STEP:
+                    break
+        return found

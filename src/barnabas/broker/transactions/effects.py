@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from barnabas.base.clock import Now
 from barnabas.base.settings import Values
 from barnabas.broker.transactions.transaction import (
     ProducerIdAndEpoch,
@@ -38,6 +39,10 @@ class TransactionSender(NamedTuple):
     transactional_id: str
     producer_id: int
     producer_epoch: int
+
+    @property
+    def producer(self) -> ProducerIdAndEpoch:
+        return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
 
 
 class InitProducerId(NamedTuple):
@@ -80,11 +85,11 @@ class AnswerProducer(NamedTuple):
 
 
 class NewProducerId(NamedTuple):
-    """Get a producer id, and decide on the request again with it
-    (`TransactionCoordinator.init_producer_id`)."""
+    """Get a producer id, and decide on the request again with it."""
 
-    request: InitProducerId
     to: Any
+    """Gets a `ProducerAnswer` if there is none."""
+    decide: "Callable[[Now, int], list[TransactionEffect]]"
 
 
 class AppendTransactions:

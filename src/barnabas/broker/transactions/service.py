@@ -123,7 +123,10 @@ class TransactionService:
         self.load_ms: list[int] = []
         """How long the latest loads took (the metrics partition-load-time-max and -avg)."""
         self.coordinator = TransactionCoordinator(
-            TransactionSettings.of(config.values), self.partition_for, self._producer_ids.take
+            TransactionSettings.of(config.values),
+            self.partition_for,
+            self._producer_ids.take,
+            self._transaction_version,
         )
         self.markers = MarkerQueues(self._leader_of, self.coordinator.is_wanted)
 
@@ -163,9 +166,18 @@ class TransactionService:
         """Add partitions to the producer's transaction."""
         self._perform(self.coordinator.add_partitions(sender, partitions, to, self._now()))
 
-    def end(self, sender: TransactionSender, *, committed: bool, to: Callable[[ProducerAnswer], None]) -> None:
-        """Commit or abort the producer's transaction."""
-        self._perform(self.coordinator.end(sender, committed=committed, to=to, now=self._now()))
+    def end(
+        self,
+        sender: TransactionSender,
+        *,
+        committed: bool,
+        to: Callable[[ProducerAnswer], None],
+        raises_epoch: bool = False,
+    ) -> None:
+        """Commit or abort the producer's transaction; ``raises_epoch``: as in version 2, where that
+        is finalized."""
+        version = self._transaction_version() if raises_epoch else 0
+        self._perform(self.coordinator.end(sender, committed, to, self._now(), version))
 
     # Effects
 
@@ -181,17 +193,17 @@ class TransactionService:
                     self._append(effect)
                 case SendMarkers(completion):
                     self._runner.start(self._queue(completion))
-                case NewProducerId(request, to):
-                    self._start(self._with_new_id(request, to))
+                case NewProducerId():
+                    self._start(self._with_new_id(effect))
         self._set_timer()
 
-    def _with_new_id(self, request: InitProducerId, to: Callable[[ProducerAnswer], None]) -> Steps[None]:
+    def _with_new_id(self, wanted: NewProducerId) -> Steps[None]:
         try:
             producer_id = yield from self._producer_ids.next()
         except KafkaError as error:
-            _answer(to, ProducerAnswer(error.code))
+            _answer(wanted.to, ProducerAnswer(error.code))
             return
-        self._perform(self.coordinator.init_producer_id(request, to, self._now(), producer_id))
+        self._perform(wanted.decide(self._now(), producer_id))
 
     def _append(self, append: AppendTransactions) -> None:
         topic_partition = TopicPartition(TRANSACTIONS_TOPIC, append.owned.number)

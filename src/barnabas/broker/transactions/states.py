@@ -21,7 +21,14 @@ from enum import Enum
 
 from barnabas.wire.kafka.errors import ErrorCode
 
-__all__ = ["END_OUTCOMES", "TRANSACTION_TRANSITIONS", "TransactionState", "state_of_number", "state_of_text"]
+__all__ = [
+    "END_OUTCOMES",
+    "END_OUTCOMES_V2",
+    "TRANSACTION_TRANSITIONS",
+    "TransactionState",
+    "state_of_number",
+    "state_of_text",
+]
 
 
 class TransactionState(Enum):
@@ -88,6 +95,28 @@ END_OUTCOMES: dict[tuple[TransactionState, bool], TransactionState | ErrorCode] 
 }
 """What EndTxn of version 1 (commit or not) does in each state: the next state, or the answer. A
 repeated EndTxn is answered with the outcome of the first."""
+
+END_OUTCOMES_V2: dict[tuple[TransactionState, bool, bool], TransactionState | ErrorCode] = {
+    (_S.ONGOING, True, False): _S.PREPARE_COMMIT,
+    (_S.ONGOING, False, False): _S.PREPARE_ABORT,
+    (_S.PREPARE_COMMIT, True, True): ErrorCode.CONCURRENT_TRANSACTIONS,
+    (_S.PREPARE_COMMIT, False, True): ErrorCode.INVALID_TXN_STATE,
+    (_S.PREPARE_ABORT, True, True): ErrorCode.INVALID_TXN_STATE,
+    (_S.PREPARE_ABORT, False, True): ErrorCode.CONCURRENT_TRANSACTIONS,
+    (_S.COMPLETE_COMMIT, True, True): ErrorCode.NONE,
+    (_S.COMPLETE_COMMIT, False, True): ErrorCode.INVALID_TXN_STATE,
+    (_S.COMPLETE_ABORT, True, True): ErrorCode.INVALID_TXN_STATE,
+    (_S.COMPLETE_ABORT, False, True): ErrorCode.NONE,
+    (_S.COMPLETE_COMMIT, True, False): ErrorCode.INVALID_TXN_STATE,
+    (_S.COMPLETE_COMMIT, False, False): _S.PREPARE_ABORT,
+    (_S.COMPLETE_ABORT, True, False): ErrorCode.INVALID_TXN_STATE,
+    (_S.COMPLETE_ABORT, False, False): _S.PREPARE_ABORT,
+    (_S.EMPTY, True, False): ErrorCode.INVALID_TXN_STATE,
+    (_S.EMPTY, False, False): _S.PREPARE_ABORT,
+}
+"""The same for version 2 (KIP-890), with whether the request is repeated: it has the epoch before.
+What is not here is of a producer that is fenced. A producer may abort what it has not begun,
+because only the coordinator knows whether a partition was added."""
 
 
 def state_of_number(number: int) -> TransactionState | None:

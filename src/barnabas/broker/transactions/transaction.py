@@ -18,6 +18,7 @@ from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.records.batch_header import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 __all__ = [
+    "EPOCH_VERSION",
     "NO_PARTITIONS",
     "Partitions",
     "ProducerIdAndEpoch",
@@ -33,6 +34,8 @@ Partitions = Mapping[str, frozenset[int]]
 NO_PARTITIONS: Partitions = {}
 _NOT_STARTED = -1
 _LAST_EPOCH = (1 << 15) - 1
+EPOCH_VERSION = 2
+"""The transaction version in which each transaction has an epoch of its own (KIP-890)."""
 
 
 class ProducerIdAndEpoch(NamedTuple):
@@ -185,6 +188,7 @@ class TransactionMetadata:
             timeout_ms=timeout_ms,
             partitions=NO_PARTITIONS,
             start_ms=_NOT_STARTED,
+            client_version=0,
             update_ms=wall_ms,
         )
 
@@ -201,6 +205,7 @@ class TransactionMetadata:
             timeout_ms=timeout_ms,
             partitions=NO_PARTITIONS,
             start_ms=_NOT_STARTED,
+            client_version=0,
             update_ms=wall_ms,
         )
 
@@ -211,32 +216,72 @@ class TransactionMetadata:
             TransactionState.ONGOING,
             partitions=merged(NO_PARTITIONS if begins else self.partitions, partitions),
             start_ms=wall_ms if begins else self.start_ms,
+            client_version=0,
             update_ms=wall_ms,
         )
 
-    def prepare_end(self, state: TransactionState, wall_ms: int) -> Transition:
-        """The outcome is decided."""
-        return self._prepare(state, client_version=0, update_ms=wall_ms)
+    def prepare_end(
+        self, state: TransactionState, wall_ms: int, *, version: int = 0, next_producer_id: int = NO_PRODUCER_ID
+    ) -> Transition:
+        """The outcome is decided.
 
-    def prepare_fencing_abort(self, wall_ms: int) -> Transition:
+        In version 2 the next transaction has the next epoch, or the next producer id if this was
+        the last one, so a request of this transaction that is late cannot join the next.
+        """
+        if version < EPOCH_VERSION:
+            return self._prepare(state, client_version=0, update_ms=wall_ms)
+        return self._prepare(
+            state,
+            producer_epoch=min(self.producer_epoch + 1, _LAST_EPOCH),
+            last_producer_epoch=self.producer_epoch,
+            next_producer_id=next_producer_id,
+            start_ms=self.start_ms if self.state is TransactionState.ONGOING else wall_ms,
+            client_version=version,
+            update_ms=wall_ms,
+        )
+
+    def has_ended(self, producer: ProducerIdAndEpoch) -> bool:
+        """Whether the newest transaction was ended in version 2 by a producer with this id and
+        epoch, which may repeat the request because its answer was lost.
+
+        One that is fenced has not: the epoch is two further then, or at its end without a next
+        producer id.
+        """
+        if self.client_version < EPOCH_VERSION or not (self.is_over or self.state.is_prepared):
+            return False
+        if self.producer_id == producer.producer_id and self.producer_epoch == producer.epoch + 1:
+            return self.producer_epoch < _LAST_EPOCH or self.next_producer_id != NO_PRODUCER_ID
+        return (
+            self.previous_producer_id == producer.producer_id
+            and producer.epoch == _LAST_EPOCH - 1
+            and self.producer_epoch == 0
+        )
+
+    def prepare_fencing_abort(self, wall_ms: int, version: int = 0) -> Transition:
         """Abort the transaction under way with a higher epoch, so that its producer
         can do nothing more.
 
         The epoch holds from now on, whatever becomes of the record.
         """
         assert self.state is TransactionState.ONGOING
-        assert self.producer_epoch < _LAST_EPOCH
+        assert self.has_failed_fence or self.producer_epoch < _LAST_EPOCH
         if not self.has_failed_fence:
             self.producer_epoch += 1
         self.last_producer_epoch = NO_PRODUCER_EPOCH
-        return self.prepare_end(TransactionState.PREPARE_ABORT, wall_ms)
+        return self.prepare_end(TransactionState.PREPARE_ABORT, wall_ms, version=version)
 
     def prepare_complete(self, wall_ms: int) -> Transition:
         """All markers are written."""
         committed = self.state is TransactionState.PREPARE_COMMIT
         self.has_failed_fence = False
+        state = TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
+        if self.next_producer_id == NO_PRODUCER_ID:
+            return self._prepare(state, partitions=NO_PARTITIONS, update_ms=wall_ms)
         return self._prepare(
-            TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT,
+            state,
+            producer_id=self.next_producer_id,
+            producer_epoch=0,
+            previous_producer_id=self.producer_id,
             partitions=NO_PARTITIONS,
             update_ms=wall_ms,
         )
