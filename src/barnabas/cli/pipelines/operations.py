@@ -71,7 +71,7 @@ def add_operation_actions(commands: Any) -> list[argparse.ArgumentParser]:
             help="also where partitions were added, and an older row of a key may replace a newer one",
         )
         each.add_argument("--yes", action="store_true", help="do it; without it only what would happen is shown")
-    replay = commands.add_parser("replay", help="put dead letters that fit now through again")
+    replay = commands.add_parser("replay", help="send dead letters that fit now through the flow again")
     replay.add_argument(
         "--source", metavar="NAME", help="whose dead letters (default: the first source with bad_rows_topic)"
     )

@@ -420,7 +420,7 @@ def _parser() -> ToolParser:
     add("--topic-id", metavar="ID", help="the id of the topic to describe")
     add("--partitions", type=int, metavar="N", help="how many partitions (default: the cluster's num.partitions)")
     add("--replication-factor", type=int, metavar="N", help="replicas of each partition (default: the cluster's)")
-    add("--replica-assignment", metavar="0:1,1:2", help="brokers of each partition's replicas, partitions by commas")
+    add("--replica-assignment", metavar="0:1,1:2", help="the brokers of each partition, such as 0:1 for two replicas")
     add("--config", action="append", default=[], metavar="NAME=VALUE", help="a topic property; may be repeated")
     add("--if-not-exists", action="store_true", help="create only when there is none yet; no error otherwise")
     add("--if-exists", action="store_true", help="no error when the topic is not there")
