@@ -200,3 +200,54 @@ def test_values_are_flexible_while_the_feature_is_finalized(broker: TransactionB
     (value,) = broker.values()
     assert value is not None
     assert value[:2] == b"\0\1"
+
+
+def test_next_transaction_waits_for_the_end_of_the_last(broker: TransactionBroker) -> None:
+    """The producer is not refused for some milliseconds of markers."""
+    sender = broker.producer()
+    broker.add(sender, PART)
+    broker.end(sender)
+    answers = broker.add(sender, {"a": frozenset({1})})
+    assert answers == []
+    broker.work()
+    broker.timers.advance(0)
+    assert answers == [ErrorCode.NONE]
+    assert broker.state() == "Ongoing"
+
+
+def test_next_transaction_is_refused_when_the_last_takes_long_to_end(broker: TransactionBroker) -> None:
+    """The producer asks again."""
+    broker.know("a", -1, -1, -1)
+    sender = broker.producer()
+    broker.add(sender, PART)
+    broker.end(sender)
+    answers = broker.add(sender, {"a": frozenset({1})})
+    broker.timers.advance(99)
+    assert answers == []
+    broker.timers.advance(1)
+    assert answers == [ErrorCode.CONCURRENT_TRANSACTIONS]
+    broker.work()
+    broker.timers.advance(100)
+    assert answers == [ErrorCode.CONCURRENT_TRANSACTIONS]
+
+
+def test_new_producer_waits_for_the_abort_of_what_the_last_left_open(broker: TransactionBroker) -> None:
+    """It gets its epoch with the first request."""
+    sender = broker.producer()
+    broker.add(sender, PART)
+    answers = broker.init()
+    assert answers == []
+    broker.work()
+    broker.timers.advance(0)
+    assert answers == [ProducerAnswer(ErrorCode.NONE, sender.producer_id, sender.producer_epoch + 2)]
+
+
+def test_producer_that_waits_learns_that_another_broker_coordinates_it(broker: TransactionBroker) -> None:
+    """When its partition has moved."""
+    sender = broker.producer()
+    broker.add(sender, PART)
+    broker.end(sender)
+    answers = broker.add(sender, {"a": frozenset({1})})
+    broker.lead(TRANSACTIONS_TOPIC, broker.transactions.partition_for("t"), epoch=1, leader=1, replicas=(0, 1))
+    broker.timers.advance(100)
+    assert answers == [ErrorCode.NOT_COORDINATOR]

@@ -69,6 +69,8 @@ _REPORTED_WAIT_MS = 5_000
 _MARKER_RETRY_MS = 100
 _KEPT_LOADS = 99
 _GRACE_MS = 2_000
+_END_WAIT_MS = 100
+"""How long a producer waits for its last transaction before it is refused."""
 _MOST_REQUESTS = 4
 """Marker requests under way to one broker. More would carry fewer markers each."""
 
@@ -158,13 +160,48 @@ class TransactionService:
 
     def init_producer_id(self, request: InitProducerId, to: Callable[[ProducerAnswer], None]) -> None:
         """Give a producer with a transactional id its producer id and epoch."""
-        self._perform(self.coordinator.init_producer_id(request, to, self._now()))
+        ask = partial(self.coordinator.init_producer_id, request)
+
+        def decided(answer: ProducerAnswer) -> None:
+            if answer.error is ErrorCode.CONCURRENT_TRANSACTIONS:
+                self._when_ended(request.transactional_id, lambda: self._perform(ask(to, self._now())))
+            else:
+                to(answer)
+
+        self._perform(ask(decided, self._now()))
 
     def add_partitions(
         self, sender: TransactionSender, partitions: Partitions, to: Callable[[ErrorCode], None]
     ) -> None:
         """Add partitions to the producer's transaction."""
-        self._perform(self.coordinator.add_partitions(sender, partitions, to, self._now()))
+        ask = partial(self.coordinator.add_partitions, sender, partitions)
+
+        def decided(error: ErrorCode) -> None:
+            if error is ErrorCode.CONCURRENT_TRANSACTIONS:
+                self._when_ended(sender.transactional_id, lambda: self._perform(ask(to, self._now())))
+            else:
+                to(error)
+
+        self._perform(ask(decided, self._now()))
+
+    def _when_ended(self, transactional_id: str, again: Callable[[], None]) -> None:
+        """Decide ``again`` when what is under way for a transactional id is over, or after a short
+        time.
+
+        The last transaction ends some milliseconds after its producer is answered. A producer that
+        is refused meanwhile would wait for longer. Kafka's coordinator refuses it at once.
+        """
+        coordinator = self.coordinator
+
+        def try_again(_: Hashable) -> bool:
+            transaction = coordinator.find(transactional_id)
+            if transaction is not None and (transaction.pending is not None or transaction.state.is_prepared):
+                return False
+            again()
+            return True
+
+        if not try_again(None):
+            self._purgatory.watch([("transaction", transactional_id)], try_again, again, _END_WAIT_MS)
 
     def end(
         self,
@@ -230,6 +267,8 @@ class TransactionService:
 
     def _appended(self, append: AppendTransactions, error: ErrorCode) -> None:
         self._perform(self.coordinator.appended(append, error, self._now()))
+        for transactional_id, _ in append.records:
+            self._purgatory.check_and_complete(("transaction", transactional_id))
 
     def _encode(self, append: AppendTransactions, wall_ms: int) -> bytearray:
         is_flexible = self._transaction_version() > 0
