@@ -49,7 +49,7 @@ class Served(TransactionBroker):
             rng=self.rng,
             spawn=self.spawned.append,
             runner=Runner(self.clock, self.timers, thread_at_once),
-            verifier=AddPartitionsToTxnManager(self.metadata, self._run, is_enabled=True),
+            verifier=AddPartitionsToTxnManager(self.metadata, self._run, lambda: 0, is_enabled=True),
         )
         self.created: list[str] = []
         self.serve(APIS, transactions=self.transactions, groups=groups, producer_ids=self.ids, topics=self)
