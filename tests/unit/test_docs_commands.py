@@ -4,6 +4,7 @@ import contextlib
 import io
 import re
 import shlex
+from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -18,12 +19,20 @@ _SEPARATORS = re.compile(r"\s(?:\||&&|;|>|<|&)(?:\s|$)")
 
 
 @cache
-def options(command: str, *action: str) -> frozenset[str]:
-    """The options of a command, or of one of its actions, as its help lists them."""
+def help_of(command: str, *action: str) -> str:
+    """What a command, or one of its actions, prints as its help."""
     shown = io.StringIO()
     with contextlib.redirect_stdout(shown), contextlib.suppress(SystemExit):
         import_module(f"barnabas.cli.{COMMANDS[command].module}").main([*action, "--help"])
-    return frozenset(re.findall(r"(?<![\w-])--?[A-Za-z][\w.-]*", shown.getvalue()))
+    return shown.getvalue()
+
+
+def options(command: str, words: Sequence[str]) -> frozenset[str]:
+    """The options of a command, and of the action that the words after its name begin with."""
+    text = help_of(command)
+    if words and re.search(rf"^    {re.escape(words[0])}( |$)", text, re.MULTILINE):
+        text += help_of(command, words[0])
+    return frozenset(re.findall(r"(?<![\w-])--?[A-Za-z][\w.-]*", text))
 
 
 def test_pages_have_commands() -> None:
@@ -45,8 +54,7 @@ def test_every_command_line_of_the_page_can_be_typed(page: Path) -> None:
                 wrong.append(each.line)
                 continue
             given = {word.partition("=")[0] for word in rest if re.match(r"--?[A-Za-z]", word)}
-            if name == "run-class" or not options(name):
+            if name == "run-class" or not options(name, rest):
                 continue
-            action = [word for word in rest[:1] if not word.startswith("-")]
-            wrong += [f"{option} in {each.line}" for option in given - options(name) - options(name, *action)]
+            wrong += [f"{option} in {each.line}" for option in given - options(name, rest)]
     assert wrong == []
