@@ -102,6 +102,31 @@ def test_what_clients_produce_and_consume_is_counted_for_its_topic(monitored: Mo
     assert sum(sizes["Produce"] for sizes in waiting) == 0
 
 
+def test_an_open_transaction_is_shown_by_its_coordinator_until_it_ends(monitored: Monitored) -> None:
+    """Its state and age, then its outcome; the producer is remembered by the leader's replicas."""
+    cluster, ports = monitored
+    cluster.create("transacted", 1)
+
+    def shown(name: str, **labels: str) -> float:
+        return sum(page.get(name, **labels) for page in map(read_metrics, ports))
+
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "shown"})
+    producer.init_transactions(60)
+    for is_committed, outcome in ((True, "committed"), (False, "aborted")):
+        producer.begin_transaction()
+        producer.produce("transacted", b"1")
+        assert producer.flush(60) == 0
+        assert shown("barnabas_transactions", state="Ongoing") == 1
+        eventually(lambda: shown("barnabas_transaction_oldest_open_seconds") > 0, what="the age of a transaction")
+        assert shown("barnabas_transactions_ended_total", outcome=outcome) == 0
+        producer.commit_transaction(60) if is_committed else producer.abort_transaction(60)
+        assert shown("barnabas_transactions_ended_total", outcome=outcome) == 1
+        eventually(lambda: shown("barnabas_transactions", state="Ongoing") == 0, what="the end of a transaction")
+    assert shown(f"{REPLICAS}produceridcount") >= 3
+    assert shown(f"{REPLICAS}partitionswithlatetransactionscount") == 0
+    assert shown("kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize") == 0
+
+
 def test_a_broker_that_stops_shows_as_partitions_under_replicated_until_it_is_back(
     monitored: Monitored,
 ) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.broker.metadata.features import SUPPORTED, TRANSACTION_VERSION
 from support.needs import needs, needs_reference
 from support.reference import apache_tool
 from support.servers import Up, barnabas, up
@@ -25,10 +26,19 @@ COMMAND = "org.apache.kafka.tools.TransactionsCommand"
 _NUMBERS = itertools.count()
 
 
-@pytest.fixture(scope="module", params=[1, 3], ids=["one-broker", "three-brokers"])
+@pytest.fixture(
+    scope="module",
+    params=[(1, 0), (3, 0), (3, SUPPORTED[TRANSACTION_VERSION].highest)],
+    ids=["one-broker", "three-brokers", "highest-version"],
+)
 def cluster(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Up]:
-    """One broker, and three."""
-    with up(tmp_path_factory.mktemp("cluster"), brokers=request.param) as running:
+    """One broker, and three; and three with the highest level of the feature."""
+    brokers, level = request.param
+    with up(tmp_path_factory.mktemp("cluster"), brokers=brokers) as running:
+        if level:
+            feature = ("upgrade", "--feature", f"{TRANSACTION_VERSION}={level}")
+            done = barnabas("features", *feature, "--bootstrap-server", running.bootstrap)
+            assert done.returncode == 0, done.stderr
         yield running
 
 
@@ -69,6 +79,20 @@ def test_a_copy_in_transactions_is_exact(cluster: Up, pair: tuple[str, str, str]
     CLIENTS[client](cluster.bootstrap, name, source, target)
     check_copy(cluster, pair)
     assert len(read_committed(cluster.bootstrap, target, isolation="read_uncommitted")) > RECORDS
+
+
+def test_the_verifiable_producer_sends_in_transactions(cluster: Up, pair: tuple[str, str, str]) -> None:
+    """What it reports as acknowledged is there when its transactions are committed."""
+    name, _, target = pair
+    done = barnabas(
+        *("verifiable-producer", "--bootstrap-server", cluster.bootstrap, "--topic", target),
+        *("--transactional-id", name, "--transaction-size", 25, "--max-messages", 60),
+    )
+    assert done.returncode == 0, done.stderr
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [each["records"] for each in events if each["name"] == "transaction_committed"] == [25, 25, 10]
+    assert (events[-1]["sent"], events[-1]["acked"]) == (60, 60)
+    assert sorted(read_committed(cluster.bootstrap, target), key=int) == [str(number) for number in range(60)]
 
 
 @needs_reference

@@ -56,6 +56,7 @@ _OPEN_STATES = frozenset(
         *(TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT),
     )
 )
+_OUTCOMES = {True: "committed", False: "aborted"}
 _BUCKETS = 17
 """Up to 65 s; longer ones are in the last."""
 
@@ -347,6 +348,12 @@ def _transactions(page: _Page, transactions: TransactionService, now_ms: int) ->
         "barnabas_transaction_oldest_open_seconds",
         "How long the oldest transaction that it coordinates is open",
         (now_ms - oldest_ms) / 1000,
+    )
+    ended = transactions.coordinator.ended
+    page.counters(
+        "barnabas_transactions_ended_total",
+        "Transactions that it has ended, by their outcome",
+        [(f"{{{label('outcome', name)}}}", ended[is_committed]) for is_committed, name in _OUTCOMES.items()],
     )
     waiting = transactions.markers.counts()
     page.gauge(
