@@ -2,6 +2,7 @@
 through kills."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -215,6 +216,57 @@ def test_a_copy_is_exactly_once_while_brokers_are_killed_in_the_middle_of_commit
     assert simulate(scenario, seed=seed, brokers=3, settings=settings).value == [
         f"copy of order {n}" for n in range(60)
     ]
+
+
+def test_a_marker_that_waits_for_replicas_holds_no_order_of_the_controller_back():
+    """The coordinator is the controller, a follower of the marked partition stands still, and the
+    marked broker becomes leader of new topics meanwhile."""
+
+    new_topics = {"cakes", "pies"}
+
+    async def scenario(cluster: VirtualCluster) -> float:
+        await _till(cluster)
+        controller = cluster.controller
+        ids = [f"till {n}" for n in range(9)]
+        mine = next(each for each in ids if cluster.transaction_coordinator(each) == controller)
+        producer = await _till(cluster, **{"transactional.id": mine, "transaction.timeout.ms": "60000"})
+        topic = await _topic_led_by(cluster, "orders", lambda leader: leader != controller)
+        leader = cluster.leader(topic)
+        await producer.begin_transaction()
+        await producer.send(topic, "tea")
+        (follower,) = {0, 1, 2} - {controller, leader}
+        cluster.pause(follower)
+        await producer.commit_transaction()
+        start_s = asyncio.get_running_loop().time()
+        replicas = cluster._view.broker(leader).server.components.replicas
+        creating = []
+        for name in sorted(new_topics):
+            creating.append(asyncio.create_task(cluster.create_topic(name, partitions=3, replication_factor=1)))
+            await asyncio.sleep(0.5)
+        await cluster.until(
+            lambda: new_topics == {each.topic_partition.topic for each in replicas if each.is_leader} & new_topics
+        )
+        took_s = asyncio.get_running_loop().time() - start_s
+        cluster.resume(follower)
+        await asyncio.gather(*creating)
+        return took_s
+
+    settings = {
+        "replica.lag.time.max.ms": "20000",
+        "request.timeout.ms": "30000",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+    }
+    assert simulate(scenario, brokers=3, settings=settings).value < 3
+
+
+async def _topic_led_by(cluster: VirtualCluster, name: str, fits: Callable[[int | None], bool]) -> str:
+    for number in range(20):
+        topic = f"{name}-{number}"
+        await cluster.create_topic(topic)
+        if fits(cluster.leader(topic)):
+            return topic
+    raise AssertionError("no topic has such a leader")
 
 
 def test_calls_out_of_their_order_say_what_is_missing():

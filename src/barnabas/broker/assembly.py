@@ -147,12 +147,10 @@ class BrokerComponents:
         self.first_updates = FirstUpdates(self.metadata, self.purgatory)
         self._login = channel_login(environment.security[environment.inter_broker_listener].login, environment.rng)
         self.credentials = ScramCredentials()
-        self.channels = Channels(
-            environment.broker_id,
-            environment.network,
-            request_timeout_ms=environment.config["request.timeout.ms"],
-            login=self._login,
-        )
+        self.channels = self._make_channels()
+        # A marker is answered when it is replicated, which may need what the controller sends to
+        # the same broker: on one connection the one would wait behind the other.
+        self.marker_channels = self._make_channels()
         self.interpreter = Interpreter(environment.coordination, self.channels, environment.spawn, self.runner.apart())
         self.feature_listener = FeatureListener(
             self.features,
@@ -348,7 +346,7 @@ class BrokerComponents:
                 replicas=self.replicas,
                 purgatory=self.purgatory,
                 metadata=self.metadata,
-                channels=self.channels,
+                channels=self.marker_channels,
                 producer_ids=self.producer_ids,
                 clock=environment.clock,
                 call_later=environment.call_later,
@@ -395,7 +393,7 @@ class BrokerComponents:
             has_room=lambda _: environment.waiting[Standing.CLIENT].has_room,
             fast_paths=byte_readers(services, handlers),
         )
-        self.channels.call_self = self.dispatcher.call
+        self.channels.call_self = self.marker_channels.call_self = self.dispatcher.call
         self._channel_builder = ChannelBuilder(
             environment.security, self.credentials, self.dispatcher, environment.call_later, environment.rng
         )
@@ -536,14 +534,19 @@ class BrokerComponents:
 
         The active controller, which learns it first, does so itself."""
         environment = self.environment
+        endpoints = {
+            broker.broker_id: (endpoint.host, endpoint.port)
+            for broker in self.metadata.alive_brokers()
+            if (endpoint := broker.endpoint(environment.inter_broker_listener)) is not None
+        }
+        self.marker_channels.set_brokers(endpoints)
         if self.controller.controller_id != environment.broker_id:
-            self.channels.set_brokers(
-                {
-                    broker.broker_id: (endpoint.host, endpoint.port)
-                    for broker in self.metadata.alive_brokers()
-                    if (endpoint := broker.endpoint(environment.inter_broker_listener)) is not None
-                }
-            )
+            self.channels.set_brokers(endpoints)
+
+    def _make_channels(self) -> Channels:
+        environment = self.environment
+        timeout_ms = environment.config["request.timeout.ms"]
+        return Channels(environment.broker_id, environment.network, request_timeout_ms=timeout_ms, login=self._login)
 
 
 def connection_limits(settings: Values, resolve: Callable[[str], str], descriptor_limit: int) -> ConnectionLimits:

@@ -399,6 +399,7 @@ class BrokerServer:
             components.transactions.stop()
             await components.controller.close()
             components.channels.close()
+            components.marker_channels.close()
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, *self._blocking, return_exceptions=True)
