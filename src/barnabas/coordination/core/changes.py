@@ -19,7 +19,7 @@ from barnabas.coordination.core.znode import DataNode
 from barnabas.wire.jute.opcodes import EventType, OpCode
 from barnabas.wire.jute.records import ACL
 
-__all__ = ["Change", "Event", "NodeDeletions", "SessionChange", "events_of", "refused_change"]
+__all__ = ["Change", "Event", "MultiChange", "NodeDeletions", "SessionChange", "events_of", "refused_change"]
 
 
 @dataclass(slots=True, eq=False)
@@ -53,6 +53,16 @@ class Change:
     def is_failed(self) -> bool:
         """Whether it is a multi of which a part was refused, so that none happens."""
         return self.err != 0 and any(part.type == OpCode.ERROR for part in self.parts)
+
+
+@dataclass(slots=True, eq=False)
+class MultiChange(Change):
+    """A multi of which all parts happen."""
+
+    latest: dict[str, Change] = field(default_factory=dict)
+    """The last part that changes each path, as that of a node or of a parent."""
+    owned: list[Change] = field(default_factory=list)
+    """The parts that make a node which belongs to a session or to the server."""
 
 
 @dataclass(slots=True, eq=False)

@@ -15,7 +15,7 @@ In ZooKeeper: `FinalRequestProcessor`, and `DataTree.processTxn` for a learner.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from barnabas.coordination.core.answers import answer_together, encode_answer
@@ -91,41 +91,41 @@ class FinalRequestProcessor:
 
     def commit(self, proposals: deque[Proposal], staged: Staged, count: int, now_ms: int) -> None:
         """The transactions of the next ``count`` proposals are on stable storage."""
-        install, settle = self._database.install, staged.settle
+        self._finish(self._committed(proposals, staged, count, now_ms), now_ms)
 
-        def take() -> _Committed:
-            client, since_ms, zxid, opcode, change, reply, _ = proposals.popleft()
+    def _committed(self, proposals: deque[Proposal], staged: Staged, count: int, now_ms: int) -> Iterator[_Committed]:
+        install, settle, take = self._database.install, staged.settle, proposals.popleft
+        for _ in range(count):
+            client, since_ms, zxid, opcode, change, reply, _ = take()
             install(change, zxid)
             settle(change)
-            if client is not None and not client.is_closed:
-                client.waiting.popleft()
-            else:
-                client = None
-            return now_ms - since_ms, change, client, since_ms, opcode, reply
-
-        self._finish(take, count, now_ms)
+            if client is not None:
+                if client.is_closed:
+                    client = None
+                else:
+                    client.waiting.popleft()
+            yield now_ms - since_ms, change, client, since_ms, opcode, reply
 
     def apply(self, payloads: Sequence[bytes], now_ms: int, wall_ms: int) -> None:
         """Transactions that the leader has committed; ``wall_ms`` is the time of day when they
         came."""
-        following = iter(payloads)
+        self._finish(self._applied(payloads, now_ms, wall_ms), now_ms)
 
-        def take() -> _Committed:
-            payload = next(following)
+    def _applied(self, payloads: Sequence[bytes], now_ms: int, wall_ms: int) -> Iterator[_Committed]:
+        for payload in payloads:
             session_id, xid, zxid, time_ms, _ = TXN_HEADER.unpack_from(payload)
             change = self._apply(payload)
             if change.type == _CREATE_SESSION:
                 self._tracker.track(session_id, self._database.session_timeouts_ms[session_id], now_ms)
             request = self._request_of(session_id, xid)
             if request is None:
-                return wall_ms - time_ms, change, None, 0, 0, None
+                yield wall_ms - time_ms, change, None, 0, 0, None
+                continue
             client, forwarded = request
             reply = None
             if change.type != _CREATE_SESSION and change.err != _SESSION_MOVED:
                 reply = encode_answer(xid, zxid, WRITES[forwarded.opcode].answer, change)
-            return wall_ms - time_ms, change, client, forwarded.since_ms, forwarded.opcode, reply
-
-        self._finish(take, len(payloads), now_ms)
+            yield wall_ms - time_ms, change, client, forwarded.since_ms, forwarded.opcode, reply
 
     def _request_of(self, session_id: int, xid: int) -> tuple[ServerConnection, ForwardedWrite] | None:
         """The client here that waits for a transaction, and its request, which waits no longer."""
@@ -149,16 +149,15 @@ class FinalRequestProcessor:
         found, values, digest = usual
         return self._database.apply_values(found, Stamp(session_id, zxid, time_ms), values, digest)
 
-    def _finish(self, take: Callable[[], _Committed], count: int, now_ms: int) -> None:
-        """Count, fire and answer what ``take`` has put into the tree, one after the other."""
+    def _finish(self, committed: Iterator[_Committed], now_ms: int) -> None:
+        """Count, fire and answer what comes into the tree, one after the other."""
         watches, auditor = self._watches, self._auditor
         written, concerned = self._metrics.written, watches.may_fire
         on_data, on_children = watches.on_data, watches.on_children
         run = run_ms = answered_since_ms = 0
         answered: ServerConnection | None = None
         replies: list[bytes] = []
-        for _ in range(count):
-            latency_ms, change, client, since_ms, opcode, reply = take()
+        for latency_ms, change, client, since_ms, opcode, reply in committed:
             if latency_ms != run_ms:
                 self._measure(run_ms, run)
                 run, run_ms = 0, latency_ms

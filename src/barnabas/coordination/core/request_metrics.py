@@ -107,7 +107,8 @@ class RequestMetrics:
         end = path.find("/", 1)
         summary = self.writes.get(path[1:end] if end > 0 else path[1:])
         if summary is None:
-            _add(self.writes, path, size_bytes)
+            if len(self.writes) < _MAX_NAMESPACES:
+                _add(self.writes, path, size_bytes)
             return
         summary.count += 1
         summary.total += size_bytes

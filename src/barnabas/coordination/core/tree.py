@@ -8,15 +8,16 @@ reader sees all changes of a transaction or none.
 """
 
 import collections
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Protocol
 
 from barnabas.coordination.core.access import AccessList
-from barnabas.coordination.core.changes import Change, SessionChange
+from barnabas.coordination.core.changes import Change, MultiChange, SessionChange
 from barnabas.coordination.core.paths import CONFIG_PATH, QUOTA_PATH, SYSTEM_PATH, parent_of
 from barnabas.coordination.core.quotas import Quotas
 from barnabas.coordination.core.znode import DataNode
+from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.records import ACL, OPEN_ACL, READ_ACL
 
 __all__ = ["Parts", "Staged", "Tree", "View", "WholeView"]
@@ -43,6 +44,11 @@ class View(Protocol):
     @property
     def with_children(self) -> Callable[[DataNode, str, int, int, int], DataNode]:
         """`DataNode.with_children`, or what does the same."""
+        ...
+
+    @property
+    def layers(self) -> "tuple[dict[str, Change], dict[str, DataNode]]":
+        """What `get` looks at: the latest changes by path, and the nodes below them."""
         ...
 
 
@@ -85,6 +91,7 @@ class Tree:
     __slots__ = (
         "_acls",
         "_images",
+        "_limited",
         "_long_paths",
         "_used_acls",
         "children",
@@ -110,6 +117,7 @@ class Tree:
         self.data_bytes = 0
         """Bytes of all paths and data."""
         self.quotas = Quotas()
+        self._limited = self.quotas.limited
         self.digest_sum = 0
         """The sum of the digests of all nodes, without a limit: `digest` is this modulo 2**64."""
         self._acls: dict[tuple[ACL, ...], tuple[ACL, ...]] = {}
@@ -140,6 +148,10 @@ class Tree:
 
     def get(self, path: str) -> DataNode | None:
         return self.nodes.get(path or "/")
+
+    @property
+    def layers(self) -> tuple[dict[str, Change], dict[str, DataNode]]:
+        return {}, self.nodes
 
     def intern(self, acl: Iterable[ACL] | None) -> tuple[ACL, ...]:
         key = AccessList(acl or ())
@@ -217,7 +229,7 @@ class Tree:
             self.digest_sum += node.digest - old.digest
             grown -= len(old.data or b"")
             self.data_bytes += grown
-        if self.quotas.limited:
+        if self._limited:
             self.data_bytes += self.quotas.changed(self.nodes, path, grown, 1 if old is None else 0)
 
     def put_without_data(self, path: str, node: DataNode) -> None:
@@ -235,53 +247,107 @@ class Tree:
         if node.acl is not OPEN_ACL:
             self._keep_acl(node.acl)
 
-    def put_child(self, path: str, node: DataNode, parent_path: str, parent: DataNode) -> None:
+    def put_child(self, change: Change) -> None:
         """The same as `put_without_data` of the parent and `put` of its new child, and faster for a
         common node where nothing is counted or kept."""
+        path, node, parent_path, parent = change.path, change.node, change.parent_path, change.parent
+        assert node is not None
+        assert parent is not None
         names, nodes = self.children.get(parent_path), self.nodes
         if (
             names is None
             or self._images
-            or self.quotas.limited
+            or self._limited
             or node.owner
             or node.acl is not OPEN_ACL
             or parent.acl is not OPEN_ACL
             or len(path) >= _LONG_PATH
-            or path.startswith(SYSTEM_PATH)
+            or change.before is not None
+            or not node.digest  # below /zookeeper
         ):
             self.put_without_data(parent_path, parent)
-            self.put(path, node)
+            if change.before is None:
+                self.put(path, node)
+            else:
+                self.put_without_data(path, node)
             return
         self.digest_sum += node.digest + parent.digest - nodes[parent_path].digest
         nodes[parent_path] = parent
         nodes[path] = node
         names[path[path.rfind("/") + 1 :]] = None
-        self.data_bytes += len(path) + len(node.data or b"")
+        data = node.data
+        self.data_bytes += len(path) + len(data) if data else len(path)
 
-    def remove_child(self, path: str, parent_path: str, parent: DataNode) -> None:
-        """As `put_without_data` of the parent and `remove` of its child; cheaper where nothing is
-        counted or kept, and no session owns the child."""
-        nodes, names = self.nodes, self.children[parent_path]
-        node = nodes[path]
-        if self._images or self.quotas.limited or node.owner or parent.acl is not OPEN_ACL or len(path) >= _LONG_PATH:
-            self.put_without_data(parent_path, parent)
-            self.remove(path)
+    def put_children(self, parent_path: str, parent: DataNode, created: Sequence[Change]) -> None:
+        """As `put_child` of each of these new nodes below one parent, which has all of them."""
+        names, nodes = self.children.get(parent_path), self.nodes
+        self.put_without_data(parent_path, parent)
+        if self._images or self._limited or parent_path.startswith(SYSTEM_PATH):
+            self._put_all(created)
             return
-        before = nodes[parent_path]
-        self.digest_sum += parent.digest - before.digest - node.digest
-        parent.data = before.data  # as in `put_without_data`
+        if names is None:
+            names = self.children[self._long_paths.get(parent_path, parent_path)] = {}
+        prefix = len(parent_path) + (parent_path != "/")
+        digest = data_bytes = 0
+        for number, change in enumerate(created):
+            path, node = change.path, change.node
+            assert node is not None
+            if node.owner or node.acl is not OPEN_ACL or len(path) >= _LONG_PATH:
+                created = created[number:]
+                break
+            digest += node.digest
+            nodes[path] = node
+            names[path[prefix:]] = None
+            data_bytes += len(path) + len(node.data or b"")
+        else:
+            created = ()
+        self.digest_sum += digest
+        self.data_bytes += data_bytes
+        self._put_all(created)
+
+    def _put_all(self, created: Sequence[Change]) -> None:
+        for change in created:
+            assert change.node is not None
+            self.put(change.path, change.node)
+
+    def remove_child(self, change: Change) -> None:
+        """As `put_without_data` of the parent and `remove` of its child.
+
+        It costs less where nothing is counted or kept, and no session owns the child. In a replay
+        over a fuzzy snapshot the child may be gone already."""
+        path, before, parent_path, parent = change.path, change.before, change.parent_path, change.parent
+        assert parent is not None
+        if (
+            before is None
+            or self._images
+            or self._limited
+            or before.owner
+            or parent.acl is not OPEN_ACL
+            or len(path) >= _LONG_PATH
+        ):
+            self.put_without_data(parent_path, parent)
+            if before is not None:
+                self.remove(path)
+            return
+        nodes, names = self.nodes, self.children[parent_path]
+        old = nodes[parent_path]
+        parent.data = old.data  # as in `put_without_data`
         nodes[parent_path] = parent
-        del nodes[path]
+        node = nodes.pop(path)
+        self.digest_sum += parent.digest - old.digest - node.digest
         del names[path[path.rfind("/") + 1 :]]
         if not names:
             del self.children[parent_path]
         self.data_bytes -= len(path) + len(node.data or b"")
 
-    def put_data(self, path: str, node: DataNode) -> None:
-        """As `put` of new data of a node; cheaper where it is open to all, and nothing is
-        counted or kept."""
+    def put_data(self, change: Change) -> None:
+        """As `put` of a node with new data.
+
+        It costs less where the node is open to all, and nothing is counted or kept."""
+        path, node = change.path, change.node
+        assert node is not None
         old = self.nodes.get(path)
-        if old is None or self._images or self.quotas.limited or node.acl is not OPEN_ACL:
+        if old is None or self._images or self._limited or node.acl is not OPEN_ACL:
             self.put(path, node)
             return
         self.nodes[path] = node
@@ -340,7 +406,7 @@ class Tree:
                 owned.pop(path, None)
                 if not owned:
                     del self.ephemerals[node.owner]
-        if self.quotas.limited:
+        if self._limited:
             self.quotas.deleted(parent, name)
             self.data_bytes += self.quotas.changed(self.nodes, path, -data_bytes, -1)
 
@@ -353,7 +419,7 @@ class Tree:
         gone = [self.nodes[path] for path in paths]
         owners = set(map(_OWNER, gone))
         owner = owners.pop() if len(owners) == 1 else 0
-        if owner not in self.ephemerals or self._images or self.quotas.limited or self._long_paths:
+        if owner not in self.ephemerals or self._images or self._limited or self._long_paths:
             for path in paths:
                 self.remove(path)
             return
@@ -379,7 +445,7 @@ class Tree:
 
     def check_quota(self, path: str, bytes_more: int, count_more: int) -> None:
         """QUOTA_EXCEEDED if a write at ``path`` may not add this much."""
-        if self.quotas.limited:
+        if self._limited:
             self.quotas.check(self.nodes, path, bytes_more, count_more)
 
     def due_containers(self, wall_ms: int, never_used_ms: int = 0) -> Iterator[str | None]:
@@ -431,12 +497,13 @@ class Tree:
         self._long_paths.clear()
         self.data_bytes = self.digest_sum = 0
         self.quotas = Quotas()
+        self._limited = self.quotas.limited
         for path, node in nodes:
             node.acl = self._acls.setdefault(node.acl, node.acl)
             self.put(path, node)
         for path, names in self.children.items():
             self.nodes[path].num_children = len(names)
-        if self.quotas.limited:
+        if self._limited:
             self.data_bytes += self.quotas.loaded(self.nodes, self.children)
 
 
@@ -448,7 +515,7 @@ class Staged:
     longer.
     """
 
-    __slots__ = ("_changes", "_nodes", "_owned", "_tree", "digest_sum", "with_children")
+    __slots__ = ("_changes", "_nodes", "_owned", "_tree", "digest_sum", "layers", "with_children")
 
     def __init__(self, tree: Tree) -> None:
         self.with_children = DataNode.with_children
@@ -456,6 +523,7 @@ class Staged:
         self._nodes = tree.nodes
         self._changes: dict[str, Change] = {}
         """The latest change of each path, as a node's or as a parent's."""
+        self.layers = self._changes, self._nodes
         self._owned: dict[int, dict[str, int]] = {}
         """By owner: paths at which changes that are not committed make a node of theirs, and how
         many of these changes."""
@@ -499,23 +567,24 @@ class Staged:
         path, node, changes = change.path, change.node, self._changes
         self.digest_sum += change.digest
         if not path:
-            if not change.err:
-                self._add_parts(change)
+            self._add_parts(change)
             return
         if node is not change.before:
             changes[path] = change
         if change.parent is not None:
             changes[change.parent_path] = change
         if node is not None and node.owner and change.before is None:
-            owned = self._owned.setdefault(node.owner, {})
-            owned[path] = owned.get(path, 0) + 1
+            self._own(path, node.owner)
 
     def _add_parts(self, change: Change) -> None:
-        before = self.digest_sum
-        for part in change.parts:
-            self.add(part)
-        self.digest_sum = before  # that of the whole has them
-        if isinstance(change, SessionChange):
+        if isinstance(change, MultiChange):
+            self._changes.update(change.latest)
+            for part in change.owned:
+                assert part.node is not None
+                self._own(part.path, part.node.owner)
+        elif isinstance(change, SessionChange):
+            for part in change.parts:
+                self.add(part)
             self._changes.update(dict.fromkeys(change.gone, change))
 
     def settle(self, change: Change) -> None:
@@ -532,21 +601,31 @@ class Staged:
             self._disown(path, node.owner)
 
     def _settle_parts(self, change: Change) -> None:
-        if not change.err:
+        if isinstance(change, MultiChange):
+            self._settle_all(change.latest)
+            for part in change.owned:
+                assert part.node is not None
+                self._disown(part.path, part.node.owner)
+        elif isinstance(change, SessionChange):
             for part in change.parts:
                 self.settle(part)
-        if isinstance(change, SessionChange):
-            self._settle_deletions(change)
+            self._settle_all(dict.fromkeys(change.gone, change))
 
-    def _settle_deletions(self, change: SessionChange) -> None:
-        changes, gone = self._changes, change.gone
-        latest: list[Change | None] = list(map(changes.get, gone))
-        if latest.count(change) == len(gone):
-            collections.deque(map(changes.pop, gone), maxlen=0)
+    def _settle_all(self, settled: Mapping[str, Change]) -> None:
+        """These were the latest changes of their paths when they were staged."""
+        changes = self._changes
+        latest = list(map(changes.get, settled))
+        if latest == list(settled.values()):
+            collections.deque(map(changes.pop, settled), maxlen=0)
             return
-        for path, found in zip(gone, latest, strict=True):
+        for found, (path, change) in zip(latest, settled.items(), strict=True):
             if found is change:
                 del changes[path]
+
+    def _own(self, path: str, owner: int) -> None:
+        """A change that makes a node of the owner there is staged."""
+        owned = self._owned.setdefault(owner, {})
+        owned[path] = owned.get(path, 0) + 1
 
     def _disown(self, path: str, owner: int) -> None:
         """A change that made a node of the owner there is committed."""
@@ -561,21 +640,27 @@ class Staged:
 class Parts:
     """A view with the changes of a transaction's parts, so far as they are decided."""
 
-    __slots__ = ("_changes", "_digest", "_open", "_view")
+    __slots__ = ("_below", "_digest", "_latest", "_nodes", "_open", "_owned", "_view")
 
     def __init__(self, view: View) -> None:
         self._view = view
-        self._changes: dict[str, Change] = {}
+        self._below, self._nodes = view.layers
+        self._latest: dict[str, Change] = {}
+        self._owned: list[Change] = []
         self._digest = 0
         self._open: dict[str, DataNode] = {}
         """Parents that only these parts know, so that a further child changes them in place;
         their digests wait for `finish`."""
 
     def get(self, path: str) -> DataNode | None:
-        change = self._changes.get(path)
+        change = self._latest.get(path) or self._below.get(path)
         if change is None:
-            return self._view.get(path)
+            return self._nodes.get(path)
         return change.node if change.path == path else change.parent
+
+    @property
+    def layers(self) -> tuple[dict[str, Change], dict[str, DataNode]]:
+        raise AssertionError("a part of a transaction has no parts")
 
     def intern(self, acl: Iterable[ACL] | None) -> tuple[ACL, ...]:
         return self._view.intern(acl)
@@ -591,19 +676,31 @@ class Parts:
     def add(self, change: Change) -> None:
         """The next part is decided."""
         self._digest += change.digest
-        if change.node is not change.before:
-            self._changes[change.path] = change
+        node, before = change.node, change.before
+        if node is not before:
+            self._latest[change.path] = change
+            if before is None and node is not None and node.owner:
+                self._owned.append(change)
         if change.parent is not None:
-            self._changes[change.parent_path] = change
+            self._latest[change.parent_path] = change
 
-    def finish(self) -> int:
-        """All parts are decided: what they add to the digest of the tree."""
+    def finish(self, parts: Sequence[Change], err: int = 0) -> MultiChange:
+        """The change that all parts are together."""
         for path, node in self._open.items():
             if self.get(path) is node:
                 before, node.digest = node.digest, node.compute_digest(path)
                 self._digest += node.digest - before
         self._open.clear()
-        return self._digest
+        count = sum([change.count for change in parts])
+        return MultiChange(
+            OpCode.MULTI,
+            digest=self._digest,
+            count=count,
+            err=err,
+            parts=parts,
+            latest=self._latest,
+            owned=self._owned,
+        )
 
 
 def _owner_of(node: DataNode | None) -> int:

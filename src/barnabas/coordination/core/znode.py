@@ -25,6 +25,9 @@ _pack = struct.Struct(">qqqqqiiiq").pack
 """Packs czxid, mzxid, pzxid, ctime, mtime, version, cversion, aversion, owner."""
 _TTL_OWNER = -(1 << 56)  # 0xff in the highest byte; 40 bits hold the milliseconds
 _INT_SIGN = 1 << 31
+_new_node = object.__new__
+"""Makes a node whose attributes follow: a call with all of them costs half as much again, and each
+write makes one or two nodes."""
 
 
 def owner_of_ttl(ttl_ms: int) -> int:
@@ -80,8 +83,13 @@ class DataNode:
         cls, path: str, data: bytes | None, acl: tuple[ACL, ...], owner: int, zxid: int, time_ms: int
     ) -> "DataNode":
         """A node that was just created."""
-        digest = _digest(path, data, _pack(zxid, zxid, zxid, time_ms, time_ms, 0, 0, 0, owner))
-        return cls(data, acl, zxid, zxid, time_ms, time_ms, 0, 0, 0, owner, zxid, 0, digest)
+        node = _new_node(cls)
+        node.data, node.acl, node.owner = data, acl, owner
+        node.czxid = node.mzxid = node.pzxid = zxid
+        node.ctime = node.mtime = time_ms
+        node.version = node.cversion = node.aversion = node.num_children = 0
+        node.digest = _digest(path, data, _pack(zxid, zxid, zxid, time_ms, time_ms, 0, 0, 0, owner))
+        return node
 
     @classmethod
     def system(cls, path: str, num_children: int, acl: tuple[ACL, ...] = OPEN_ACL, aversion: int = 0) -> "DataNode":
@@ -127,24 +135,17 @@ class DataNode:
 
     def with_data(self, path: str, data: bytes | None, version: int, zxid: int, time_ms: int) -> "DataNode":
         """The node after setData."""
-        czxid, ctime, cversion, aversion = self.czxid, self.ctime, self.cversion, self.aversion
-        owner, pzxid = self.owner, self.pzxid
-        digest = _digest(path, data, _pack(czxid, zxid, pzxid, ctime, time_ms, version, cversion, aversion, owner))
-        return DataNode(
-            data,
-            self.acl,
-            czxid,
-            zxid,
-            ctime,
-            time_ms,
-            version,
-            cversion,
-            aversion,
-            owner,
-            pzxid,
-            self.num_children,
-            digest,
-        )
+        node = _new_node(DataNode)
+        czxid = node.czxid = self.czxid
+        ctime = node.ctime = self.ctime
+        cversion = node.cversion = self.cversion
+        aversion = node.aversion = self.aversion
+        owner = node.owner = self.owner
+        pzxid = node.pzxid = self.pzxid
+        node.data, node.acl, node.num_children = data, self.acl, self.num_children
+        node.mzxid, node.mtime, node.version = zxid, time_ms, version
+        node.digest = _digest(path, data, _pack(czxid, zxid, pzxid, ctime, time_ms, version, cversion, aversion, owner))
+        return node
 
     def with_acl(self, path: str, acl: tuple[ACL, ...], aversion: int) -> "DataNode":
         """The node after setACL."""
@@ -156,12 +157,18 @@ class DataNode:
 
     def with_children(self, path: str, cversion: int, pzxid: int, num_children: int) -> "DataNode":
         """The node after a child was created or deleted."""
-        data, czxid, mzxid, ctime, mtime = self.data, self.czxid, self.mzxid, self.ctime, self.mtime
-        version, aversion, owner = self.version, self.aversion, self.owner
-        digest = _digest(path, data, _pack(czxid, mzxid, pzxid, ctime, mtime, version, cversion, aversion, owner))
-        return DataNode(
-            data, self.acl, czxid, mzxid, ctime, mtime, version, cversion, aversion, owner, pzxid, num_children, digest
-        )
+        node = _new_node(DataNode)
+        data = node.data = self.data
+        czxid = node.czxid = self.czxid
+        mzxid = node.mzxid = self.mzxid
+        ctime = node.ctime = self.ctime
+        mtime = node.mtime = self.mtime
+        version = node.version = self.version
+        aversion = node.aversion = self.aversion
+        owner = node.owner = self.owner
+        node.acl, node.cversion, node.pzxid, node.num_children = self.acl, cversion, pzxid, num_children
+        node.digest = _digest(path, data, _pack(czxid, mzxid, pzxid, ctime, mtime, version, cversion, aversion, owner))
+        return node
 
     @property
     def is_ephemeral(self) -> bool:

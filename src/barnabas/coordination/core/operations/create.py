@@ -44,6 +44,7 @@ _END = struct.Struct(">?i")
 the parent."""
 _CREATE, _CREATE2 = OpCode.CREATE, OpCode.CREATE2
 _GREATEST = 0x7FFFFFFF
+_new = DataNode.new
 _OWNED = frozenset((OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL))
 """Whose nodes belong to the server."""
 
@@ -96,7 +97,7 @@ def _checked_mode(opcode: OpCode, path: str, flags: int, ttl: int, ttl_nodes: bo
     return mode
 
 
-def decide(opcode: OpCode, staging: Staging, request: _Request) -> Change:
+def decide(staging: Staging, request: _Request, opcode: OpCode = _CREATE) -> Change:
     """A new node below a parent that the client may change."""
     path, data, acl, flags, ttl = request
     view, stamp = staging.view, staging.stamp
@@ -128,17 +129,8 @@ def decide(opcode: OpCode, staging: Staging, request: _Request) -> Change:
     cversion = parent.cversion + 1
     if cversion > _GREATEST:
         cversion = as_int(cversion)
-    return _with_child(opcode, view, stamp, path, data, acl, owner, cversion, parent_path, parent)
-
-
-def decide_create(staging: Staging, request: _Request) -> Change:
-    """`decide` of create, which nearly all creations are."""
-    return decide(_CREATE, staging, request)
-
-
-def decide_create2(staging: Staging, request: _Request) -> Change:
-    """`decide` of create2."""
-    return decide(_CREATE2, staging, request)
+    node = _new(path, data, acl if acl is OPEN_ACL else view.intern(acl), owner, stamp.zxid, stamp.time_ms)
+    return _below(opcode, view, stamp.zxid, path, None, node, cversion, parent_path, parent)
 
 
 def replay(txn_type: OpCode, tree: View, stamp: Stamp, transaction: _Transaction) -> Change:
@@ -156,55 +148,58 @@ def replay_owned(txn_type: OpCode, tree: View, stamp: Stamp, transaction: _Trans
     parent = existing(tree, parent_path)
     if cversion == -1:
         cversion = as_int(parent.cversion + 1)
-    there = tree.get(path)
+    there, interned = tree.get(path), OPEN_ACL if acl is OPEN_ACL else tree.intern(acl)
     if there is None:
-        return _with_child(txn_type, tree, stamp, path, data, acl, owner, cversion, parent_path, parent)
-    after = _parent_after(tree, stamp.zxid, cversion, parent_path, parent, parent.num_children)
-    node = there.with_acl(path, tree.intern(acl), there.aversion)
-    digest = after.digest - parent.digest + node.digest - there.digest
-    return Change(txn_type, path, there, node, parent_path, after, digest, 2, cversion, ErrorCode.NODE_EXISTS)
+        node = _new(path, data, interned, owner, stamp.zxid, stamp.time_ms)
+        return _below(txn_type, tree, stamp.zxid, path, None, node, cversion, parent_path, parent)
+    node = there.with_acl(path, interned, there.aversion)
+    change = _below(txn_type, tree, stamp.zxid, path, there, node, cversion, parent_path, parent)
+    change.err = ErrorCode.NODE_EXISTS
+    return change
 
 
-def _with_child(
+def _below(
     txn_type: OpCode,
     view: View,
-    stamp: Stamp,
+    zxid: int,
     path: str,
-    data: bytes | None,
-    acl: _ACLs,
-    owner: int,
+    before: DataNode | None,
+    node: DataNode,
     cversion: int,
     parent_path: str,
     parent: DataNode,
 ) -> Change:
-    zxid = stamp.zxid
-    node = DataNode.new(path, data, OPEN_ACL if acl is OPEN_ACL else view.intern(acl), owner, zxid, stamp.time_ms)
-    after = _parent_after(view, zxid, cversion, parent_path, parent, parent.num_children + 1)
-    digest = node.digest + after.digest - parent.digest
-    return Change(txn_type, path, None, node, parent_path, after, digest, 2, cversion)
+    """The change that puts a node below its parent.
 
-
-def _parent_after(
-    view: View, zxid: int, cversion: int, parent_path: str, parent: DataNode, num_children: int
-) -> DataNode:
-    """In a replay over a fuzzy snapshot the parent may be ahead of the transaction: it never
-    goes back. So it stays at the greatest number behind 2**31 creations, as in ZooKeeper."""
-    with_children = view.with_children
-    if cversion > parent.cversion:
-        return with_children(parent, parent_path, cversion, zxid, num_children)
-    return with_children(parent, parent_path, parent.cversion, parent.pzxid, num_children)
-
-
-def apply(tree: Tree, change: Change) -> None:
-    """Put the node and its parent into the tree."""
-    node, parent = change.node, change.parent
-    assert node is not None
-    assert parent is not None
-    if change.before is None:
-        tree.put_child(change.path, node, change.parent_path, parent)
+    In a replay over a fuzzy snapshot the parent may be ahead of the transaction: it never goes
+    back. So it stays at the greatest number behind 2**31 creations, as in ZooKeeper.
+    """
+    after_cversion, digest, num_children = cversion, node.digest - parent.digest, parent.num_children
+    if cversion <= parent.cversion:
+        after_cversion, zxid = parent.cversion, parent.pzxid
+    if before is None:
+        num_children += 1
     else:
-        tree.put_without_data(change.parent_path, parent)
-        tree.put_without_data(change.path, node)
+        digest -= before.digest
+    after = view.with_children(parent, parent_path, after_cversion, zxid, num_children)
+    return Change(txn_type, path, before, node, parent_path, after, digest + after.digest, 2, cversion)
+
+
+def end_of_siblings(changes: Sequence[Change], start: int) -> int:
+    """The end of the changes that make new nodes below one parent, from ``start`` on."""
+    parent_path, end = changes[start].parent_path, start
+    for end in range(start, len(changes)):
+        change = changes[end]
+        if change.parent_path != parent_path or change.before is not None or change.node is None:
+            return end
+    return end + 1
+
+
+def apply_siblings(tree: Tree, changes: Sequence[Change]) -> None:
+    """Put new nodes and their parent into the tree."""
+    parent = changes[-1].parent
+    assert parent is not None
+    tree.put_children(changes[-1].parent_path, parent, changes)
 
 
 def _encode(change: Change, before: bytes, behind: bytes) -> bytes:
@@ -267,12 +262,12 @@ def _values_of_ttl(record: CreateTTLTxn) -> PlainValues:
 def _transaction_type(txn_type: OpCode) -> TransactionType:
     if txn_type is OpCode.CREATE_CONTAINER:
         again = partial(replay_owned, txn_type)
-        return TransactionType(txn_type, _encode_container, _values_of_container, again, apply)
+        return TransactionType(txn_type, _encode_container, _values_of_container, again, Tree.put_child)
     if txn_type is OpCode.CREATE_TTL:
         again = partial(replay_owned, txn_type)
-        return TransactionType(txn_type, _encode_ttl, _values_of_ttl, again, apply)
+        return TransactionType(txn_type, _encode_ttl, _values_of_ttl, again, Tree.put_child)
     return TransactionType(
-        txn_type, _encode, _values_of_transaction, partial(replay, txn_type), apply, read_transaction
+        txn_type, _encode, _values_of_transaction, partial(replay, txn_type), Tree.put_child, read_transaction
     )
 
 
@@ -281,13 +276,15 @@ _OPCODES = (OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER, OpCode.CREAT
 TRANSACTIONS: Sequence[TransactionType] = [_transaction_type(opcode) for opcode in _OPCODES]
 
 OPERATIONS: Sequence[WriteOperation] = [
-    WriteOperation(_CREATE, CreateRequest, _values, decide_create, _answer_path, read_request),
-    WriteOperation(_CREATE2, CreateRequest, _values, decide_create2, _answer_path_and_stat, read_request),
+    WriteOperation(_CREATE, CreateRequest, _values, decide, _answer_path, read_request),
+    WriteOperation(
+        _CREATE2, CreateRequest, _values, partial(decide, opcode=_CREATE2), _answer_path_and_stat, read_request
+    ),
     WriteOperation(
         OpCode.CREATE_CONTAINER,
         CreateRequest,
         _values,
-        partial(decide, OpCode.CREATE_CONTAINER),
+        partial(decide, opcode=OpCode.CREATE_CONTAINER),
         _answer_path_and_stat,
         read_request,
     ),
@@ -295,7 +292,7 @@ OPERATIONS: Sequence[WriteOperation] = [
         OpCode.CREATE_TTL,
         CreateTTLRequest,
         _values_with_ttl,
-        partial(decide, OpCode.CREATE_TTL),
+        partial(decide, opcode=OpCode.CREATE_TTL),
         _answer_path_and_stat,
     ),
 ]

@@ -121,15 +121,6 @@ def _without(
     return Change(txn_type, path, node, None, parent_path, parent_after, digest - node.digest, 2)
 
 
-def apply(tree: Tree, change: Change) -> None:
-    """Put the parent into the tree, and take the node out of it."""
-    assert change.parent is not None
-    if change.before is not None:
-        tree.remove_child(change.path, change.parent_path, change.parent)
-    else:
-        tree.put_without_data(change.parent_path, change.parent)
-
-
 def _encode(change: Change, before: bytes, behind: bytes) -> bytes:
     path = change.path.encode()
     return b"".join((before, JUTE_INT.pack(len(path)), path, behind))
@@ -148,7 +139,7 @@ def _values_of_transaction(record: DeleteTxn) -> PlainValues:
 
 def _transaction_type(txn_type: OpCode) -> TransactionType:
     return TransactionType(
-        txn_type, _encode, _values_of_transaction, partial(replay, txn_type), apply, read_transaction
+        txn_type, _encode, _values_of_transaction, partial(replay, txn_type), Tree.remove_child, read_transaction
     )
 
 

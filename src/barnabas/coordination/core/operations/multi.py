@@ -165,8 +165,7 @@ def decide(staging: Staging, request: tuple[Sequence[tuple[int, PlainValues]]]) 
             return _failed(changes, error.code, len(parts))
         view.add(change)
         changes.append(change)
-    count = sum([change.count for change in changes])
-    return Change(OpCode.MULTI, digest=view.finish(), count=count, parts=changes)
+    return view.finish(changes)
 
 
 def _failed(earlier: list[Change], code: int, count: int) -> Change:
@@ -199,14 +198,22 @@ def replay(tree: View, stamp: Stamp, transaction: tuple[Sequence[Txn]]) -> Chang
         err = err or change.err
         view.add(change)
         changes.append(change)
-    return Change(OpCode.MULTI, digest=view.finish(), err=err, parts=changes)
+    return view.finish(changes, err)
 
 
 def apply(tree: Tree, change: Change) -> None:
     """Apply each part."""
-    if not change.is_failed:
-        for part in change.parts:
-            _PART_TRANSACTIONS[part.type].apply(tree, part)
+    parts, at = change.parts, 0
+    if change.is_failed:
+        return
+    while at < len(parts):
+        end = create.end_of_siblings(parts, at)
+        if end > at:
+            create.apply_siblings(tree, parts[at:end])
+        else:
+            end = at + 1
+            _PART_TRANSACTIONS[parts[at].type].apply(tree, parts[at])
+        at = end
 
 
 def _encode(change: Change, before: bytes, behind: bytes) -> bytes:

@@ -87,12 +87,6 @@ def replay_configuration(tree: View, stamp: Stamp, transaction: _Values) -> Chan
     return new_data(OpCode.RECONFIG, stamp, path, existing(tree, path), data, version)
 
 
-def apply(tree: Tree, change: Change) -> None:
-    """Put the node with its new data into the tree."""
-    assert change.node is not None
-    tree.put_data(change.path, change.node)
-
-
 def _encode(change: Change, before: bytes, behind: bytes) -> bytes:
     assert change.node is not None
     path, data = change.path.encode(), change.node.data
@@ -108,9 +102,9 @@ def _answer(change: Change) -> bytes:
 _VALUES = attrgetter("path", "data", "version")
 
 TRANSACTIONS: Sequence[TransactionType] = [
-    TransactionType(OpCode.SET_DATA, _encode, _VALUES, replay, apply, read_transaction),
+    TransactionType(OpCode.SET_DATA, _encode, _VALUES, replay, Tree.put_data, read_transaction),
     # A reconfiguration is logged as new data of /zookeeper/config.
-    TransactionType(OpCode.RECONFIG, _encode, _VALUES, replay_configuration, apply),
+    TransactionType(OpCode.RECONFIG, _encode, _VALUES, replay_configuration, Tree.put_data),
 ]
 
 OPERATIONS: Sequence[WriteOperation] = [
