@@ -22,7 +22,8 @@ from barnabas.coordination.core.changes import Event, NodeDeletions, events_of
 from barnabas.coordination.core.commit_pieces import CommitPieces, next_piece
 from barnabas.coordination.core.operations import TRANSACTIONS
 from barnabas.coordination.core.operations.base import Stamp
-from barnabas.coordination.core.tree import Staged, Tree
+from barnabas.coordination.core.staged import Staged
+from barnabas.coordination.core.tree import Tree
 from barnabas.coordination.core.znode import DataNode
 from barnabas.coordination.server.server import CoordinationServer
 from barnabas.coordination.server.settings import parse_settings
@@ -128,6 +129,29 @@ def plain_ephemerals(staged: Staged, paths: list[str], session_id: int) -> set[s
     return {path for path, node in nodes.items() if node is not None and node.owner == session_id}
 
 
+def indexes_of(tree: Tree) -> tuple[dict[str, set[str]], dict[int, set[str]], int, int]:
+    """The names below each path, the paths of each owner, the bytes, and the digest."""
+    names = {path: set(found) for path, found in tree.children.items()}
+    owned = {owner: set(found) for owner, found in tree.ephemerals.items()}
+    return names, owned, tree.data_bytes, tree.digest_sum
+
+
+def plain_indexes(tree: Tree) -> tuple[dict[str, set[str]], dict[int, set[str]], int, int]:
+    """`indexes_of`, by a walk over all nodes."""
+    names: dict[str, set[str]] = {}
+    owned: dict[int, set[str]] = {}
+    for path, node in tree.nodes.items():
+        if path != "/":
+            names.setdefault(path[: path.rfind("/")] or "/", set()).add(path[path.rfind("/") + 1 :])
+        if node.owner:
+            owned.setdefault(node.owner, set()).add(path)
+    assert {path: node.num_children for path, node in tree.nodes.items() if node.num_children} == {
+        path: len(found) for path, found in names.items()
+    }
+    data_bytes = sum(len(path) + len(node.data or b"") for path, node in tree.nodes.items())
+    return names, owned, data_bytes, sum(node.compute_digest(path) for path, node in tree.nodes.items())
+
+
 @settings(max_examples=100, deadline=None)
 @given(
     st.lists(
@@ -160,6 +184,7 @@ def test_staged_ephemerals_are_those_of_a_walk_over_all_nodes(steps: list[object
     harness.sync()
     assert not staged.paths
     assert not staged._owned, "nothing is kept of what is committed"
+    assert indexes_of(processor.database.tree) == plain_indexes(processor.database.tree)
 
 
 def work_of_closing(count: int) -> int:

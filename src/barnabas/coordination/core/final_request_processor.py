@@ -35,8 +35,8 @@ from barnabas.coordination.core.operations import WRITES
 from barnabas.coordination.core.operations.base import Stamp
 from barnabas.coordination.core.request_metrics import RequestMetrics
 from barnabas.coordination.core.sessions import LearnerSessionTracker, Session, SessionTracker
+from barnabas.coordination.core.staged import Staged
 from barnabas.coordination.core.statistics import Distribution, Statistics
-from barnabas.coordination.core.tree import Staged
 from barnabas.coordination.core.usual_bytes import read_transaction
 from barnabas.coordination.core.watches import Watches
 from barnabas.wire.jute.errors import ErrorCode

@@ -18,7 +18,7 @@ from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.operations import TRANSACTIONS
 from barnabas.coordination.core.operations.base import ReadRequest, Staging, Stamp
 from barnabas.coordination.core.request_metrics import RequestMetrics
-from barnabas.coordination.core.tree import Staged
+from barnabas.coordination.core.staged import Staged
 from barnabas.coordination.core.znode import DIGEST_VERSION
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.jute.layouts import TXN_HEADER, UNSIGNED_DIGEST

@@ -28,7 +28,8 @@ from barnabas.coordination.core.operations.base import (
     existing,
 )
 from barnabas.coordination.core.paths import checked_path
-from barnabas.coordination.core.tree import Parts, Tree, View
+from barnabas.coordination.core.staged import Parts
+from barnabas.coordination.core.tree import Tree, View
 from barnabas.wire.jute.codec import MalformedRecordError, decode, encode
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.frames import MultiPart, decode_multi_request

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Sequence
 
 from barnabas.coordination.core.changes import Change, SessionChange, refused_change
 from barnabas.coordination.core.operations.base import PlainValues, Staging, Stamp, TransactionType, WriteOperation
-from barnabas.coordination.core.tree import Staged, Tree, View, WholeView
+from barnabas.coordination.core.staged import Staged
+from barnabas.coordination.core.tree import Tree, View, WholeView
 from barnabas.wire.jute.codec import encode
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.transactions import CloseSessionTxn, CreateSessionTxn, ErrorTxn
