@@ -30,7 +30,6 @@ __all__ = [
     "MOST_OBJECTS",
     "Contents",
     "TooManyObjectsError",
-    "UncopiedBody",
     "UniformRun",
     "are_plain",
     "are_uniform",
@@ -46,6 +45,8 @@ MOST_OBJECTS = 200_000
 cannot hold more records."""
 
 _FEW_RECORDS = 4
+_COPIED_BYTES = 1 << 15
+"""Up to here a copy, which is read faster, costs less than it saves."""
 _MANY_RECORDS = 300
 _IMPORTING_PAYS = 50_000
 """Walking this many takes about as long as the import."""
@@ -136,18 +137,18 @@ def check_contents(data: Buffer, count: int, most_objects: int = MOST_OBJECTS) -
 def check_body(data: Buffer, count: int, most_objects: int = MOST_OBJECTS, *, may_copy: bool = False) -> None:
     """As `check_contents`, for less where most batches are plain, and without a result.
 
-    ``may_copy`` allows a copy of a large body: it can be looked at several times as fast.
+    ``may_copy`` allows a copy of a large body, whose records are read faster then.
     """
     if count == 1 and is_plain_record(data):
         return
+    if isinstance(data, memoryview) and len(data) <= _COPIED_BYTES:
+        data = bytes(data)
+    if count >= _FEW_RECORDS and are_uniform(data, count):
+        return
     if isinstance(data, memoryview) and (may_copy or len(data) <= LARGE_BYTES):
         data = bytes(data)
-    if count >= _FEW_RECORDS:
-        if isinstance(data, memoryview):
-            if are_uniform(UncopiedBody(data), count):  # type: ignore[arg-type]  # it is read in the same way
-                return
-        elif are_uniform(data, count) or are_plain(data, count):
-            return
+    if count >= _FEW_RECORDS and not isinstance(data, memoryview) and are_plain(data, count):
+        return
     check_contents(data, count, most_objects)
 
 
@@ -198,23 +199,7 @@ def _value_size(left: int) -> bytes | None:
     return None
 
 
-class UncopiedBody:
-    """A body that is too large to be copied, for `are_uniform`: only what it cuts out is bytes."""
-
-    __slots__ = ("_view",)
-
-    def __init__(self, view: memoryview) -> None:
-        self._view = view
-
-    def __len__(self) -> int:
-        return len(self._view)
-
-    def __getitem__(self, at: Any) -> Any:
-        found = self._view[at]
-        return bytes(found) if isinstance(found, memoryview) else found
-
-
-def are_uniform(data: bytes | bytearray, count: int, *, with_keys: bool = False) -> bool:
+def are_uniform(data: Buffer, count: int, *, with_keys: bool = False) -> bool:
     """Whether ``count`` records fill ``data`` as `check_contents` asks for, and have no headers and
     fields of the same sizes. ``with_keys`` asks for keys, too.
 
@@ -242,7 +227,7 @@ def are_uniform(data: bytes | bytearray, count: int, *, with_keys: bool = False)
                 or data[header_count_at]
                 or header_count_at + 1 != position + stride
                 or end > len(data)
-                or not data[content + 1 : end : stride].isascii()  # timestamp deltas, of one byte
+                or not bytes(data[content + 1 : end : stride]).isascii()  # timestamp deltas, of one byte
             ):
                 return False
             at = offset_at
@@ -259,7 +244,7 @@ def are_uniform(data: bytes | bytearray, count: int, *, with_keys: bool = False)
                 (header_count_at, position + stride),
             ):
                 for same in range(start, stop):
-                    if data[same:end:stride].count(data[same]) != number:
+                    if data[same:end:stride] != bytes((data[same],)) * number:
                         return False
             position = end
     except (IndexError, CorruptDataError):
@@ -343,7 +328,7 @@ def are_plain(data: bytes | bytearray, count: int, *, with_keys: bool = False) -
     return not header_counts and not sizes & 1 and position == len(data)
 
 
-def _check_one_by_one(data: Buffer, count: int, most_objects: int) -> Contents:
+def _check_one_by_one(data: Buffer, count: int, most_objects: int = MOST_OBJECTS) -> Contents:
     """Varints of one and two bytes, most of them, are read in place; sizes and deltas are compared
     as they stand, in zigzag. A call for each would double the time.
     """
@@ -414,7 +399,7 @@ def _headers_left(headers_left: int, header_count: int) -> int:
     return headers_left - header_count
 
 
-def _check_columns(data: Buffer, count: int, most_objects: int) -> Contents:
+def _check_columns(data: Buffer, count: int, most_objects: int = MOST_OBJECTS) -> Contents:
     from barnabas.wire.kafka.records.columns import Body, damaged_headers, find_records, read_columns
 
     rows = find_records(data, [Body(0, len(data), count)])
