@@ -465,7 +465,7 @@ def _timer(loop: asyncio.AbstractEventLoop, delay_ms: int, callback: Callable[[]
 
 
 def _first_address(host: str) -> str:
-    """As InetAddress.getByName."""
+    """Like InetAddress.getByName."""
     return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
 
 

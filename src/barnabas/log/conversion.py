@@ -114,7 +114,7 @@ def validate_and_convert(batch: Buffer, fields: HeaderFields, config: LogConfig,
 
 
 def convert_unpacked(batch: Buffer, header: BatchHeader, body: Buffer, config: LogConfig, now_ms: int) -> Buffer:
-    """As `validate_and_convert`, of a batch whose records are unpacked in ``body``."""
+    """Like `validate_and_convert`, for a batch whose records are unpacked in ``body``."""
     keeps_codec = config.codec is None or config.codec == header.compression
     if keeps_codec and _need_no_look(body, header, config, now_ms):
         return batch

@@ -54,7 +54,7 @@ def truncate_to(components: LogComponents, offset: int) -> bool:
 
 
 def set_aside_from(components: LogComponents, offset: int) -> bool:
-    """As `truncate_to`, at an offset where a segment begins or below the first.
+    """Like `truncate_to`, at an offset where a segment begins or below the first.
 
     The files from there on keep their bytes under other names. Raises `OSError`.
     """

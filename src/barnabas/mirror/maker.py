@@ -231,7 +231,7 @@ class _Stream:
                     raise BarnabasError("stopped while the target took no records; they will be copied again") from None
 
     def _delivered_from(self, topic: str, offset: int, delivery: Delivery | None, error: ClientError | None) -> None:
-        """As `_delivered`, for a record whose offsets the link wants to know.
+        """Like `_delivered`, for a record whose offsets the link wants to know.
 
         Heartbeats are not counted."""
         if error is None and topic == HEARTBEATS:

@@ -282,7 +282,7 @@ def _measured(budget: LoopBudget, callback: Callable[..., object]) -> Callable[.
 
 
 def _measured_often(budget: LoopBudget, callback: Callable[[], object]) -> Callable[[], None]:
-    """As `_measured`, for the callbacks that run with each request."""
+    """Like `_measured`, for the callbacks that run with each request."""
     now_s = time.perf_counter
     ended, check_after_s = budget.ended, budget.check_after_s
 

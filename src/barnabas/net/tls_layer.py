@@ -67,7 +67,7 @@ class TlsLayer:
         self._cold_reads = ColdReads()
 
     async def listen(self, host: str, port: int, accept: Accept, *, max_frame_bytes: int) -> Listener:
-        """As `Network.listen`; ``accept`` gets a `TlsLink`."""
+        """Like `Network.listen`; ``accept`` gets a `TlsLink`."""
         context = self._server
         assert context is not None, "this network has no certificate to show"
 
@@ -83,7 +83,7 @@ class TlsLayer:
     async def connect(
         self, host: str, port: int, accept: Accept, *, max_frame_bytes: int, timeout_ms: int
     ) -> Connection:
-        """As `Network.connect`; returns after the handshake.
+        """Like `Network.connect`; returns after the handshake.
 
         A certificate that is not accepted raises `ssl.SSLError`."""
         context = self._client

@@ -132,7 +132,7 @@ class UnifiedNetwork:
         self._handshakes: dict[asyncio.Task[None], None] = {}
 
     async def listen(self, host: str, port: int, accept: Accept, *, max_frame_bytes: int) -> Listener:
-        """As `Network.listen`."""
+        """Like `Network.listen`."""
 
         def opened(connected: socket.socket) -> None:
             task = asyncio.get_running_loop().create_task(self._admit(connected, accept, max_frame_bytes))
@@ -148,7 +148,7 @@ class UnifiedNetwork:
     async def connect(
         self, host: str, port: int, accept: Accept, *, max_frame_bytes: int, timeout_ms: int
     ) -> Connection:
-        """As `Network.connect`."""
+        """Like `Network.connect`."""
         network = self._tls or self._plain
         return await network.connect(host, port, accept, max_frame_bytes=max_frame_bytes, timeout_ms=timeout_ms)
 

@@ -110,7 +110,7 @@ class FaultyFiles:
         self._disk = disk
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False, keep: bool = False) -> File:
-        """As `barnabas.base.files.Files.open`."""
+        """Like `barnabas.base.files.Files.open`."""
         if create:
             self._disk.change()
         else:
@@ -247,7 +247,7 @@ class FaultyNetwork:
     async def listen(
         self, host: str, port: int, accept: Callable[[Connection], FrameHandler], *, max_frame_bytes: int
     ) -> Listener:
-        """As `barnabas.base.network.Network.listen`."""
+        """Like `barnabas.base.network.Network.listen`."""
         return await self._inner.listen(host, port, accept, max_frame_bytes=max_frame_bytes)
 
     async def connect(
@@ -259,7 +259,7 @@ class FaultyNetwork:
         max_frame_bytes: int,
         timeout_ms: int,
     ) -> Connection:
-        """As `barnabas.base.network.Network.connect`; where the link is cut, it
+        """Like `barnabas.base.network.Network.connect`; where the link is cut, it
         waits and then times out."""
         end = time.monotonic() + timeout_ms / 1000
         while self._is_cut(port) and not self._is_dead:

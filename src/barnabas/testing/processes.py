@@ -89,7 +89,7 @@ class ProcessCluster:
     def client_properties(
         self, user: str | None = None, mechanism: str = "SCRAM-SHA-256", *, java: bool = False
     ) -> dict[str, str]:
-        """As `Cluster.client_properties`."""
+        """Like `Cluster.client_properties`."""
         properties = {} if self._security is None else self._security.client_properties(user, mechanism, java=java)
         return {"bootstrap.servers": self.bootstrap_servers, **properties}
 

@@ -182,7 +182,7 @@ class ClusterSecurity:
     # Clients
 
     def own_properties(self) -> dict[str, str]:
-        """As `client_properties`, for the cluster itself."""
+        """Like `client_properties`, for the cluster itself."""
         return self._properties(_BROKER, self._broker_password, "PLAIN")
 
     def client_properties(

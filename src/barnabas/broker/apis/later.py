@@ -59,7 +59,7 @@ class LaterAnswers:
         self.start(_with_timeout(request, steps))
 
     def answer_when_done(self, request: Request, steps: Steps[None]) -> None:
-        """As `answer`, without a timeout: for requests whose sender has one of its own."""
+        """Like `answer`, without a timeout: for requests whose sender has one of its own."""
         self.start(_with_errors(request, steps))
 
 
@@ -90,7 +90,7 @@ class AtController:
         )
 
     def answer(self, request: Request, steps: Steps[None]) -> None:
-        """As `LaterAnswers.answer` with the timeout in the request."""
+        """Like `LaterAnswers.answer` with the timeout in the request."""
         self.do(request, lambda: self.later.answer(request, steps, request.message.timeout_ms))
 
 

@@ -443,7 +443,7 @@ def decode_topic(topic: str, data: bytes | None) -> TopicAssignment:
 
 
 def decode_topic_in_slices(topic: str, data: bytes | None) -> Task[TopicAssignment]:
-    """As `decode_topic`, with a slice of less than 1 us for each partition."""
+    """Like `decode_topic`, with a slice of less than 1 us for each partition."""
     what = f"The assignment of topic {topic}"
     rest, plain = yield from _plain_partitions(what, data or b"")
     value = _load(what, rest)

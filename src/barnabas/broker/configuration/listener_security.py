@@ -279,7 +279,7 @@ def _store(view: _ListenerView, store: str, texts: Mapping[str, str]) -> KeyStor
 
 
 def _name_of(view: _ListenerView, name: str) -> str:
-    """As `_ListenerView.name`; of what a store's properties begin with, if that is asked for."""
+    """Like `_ListenerView.name`; of what a store's properties begin with, if that is asked for."""
     if name in ("ssl.keystore", "ssl.truststore"):
         return view.name(f"{name}.location").removesuffix(".location")
     return view.name(name)

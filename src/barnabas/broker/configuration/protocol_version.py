@@ -57,7 +57,7 @@ class FeatureVersioning(NamedTuple):
 
 
 CURRENT = FeatureVersioning(True, 2)
-"""That of the default, 3.9-IV0."""
+"""The level of the default, 3.9-IV0."""
 
 
 def feature_versioning(protocol_version: str) -> FeatureVersioning:

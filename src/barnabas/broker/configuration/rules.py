@@ -59,7 +59,7 @@ def names_left_out(settings: Values, texts: Mapping[str, str], *, per_broker: bo
 def is_removed(name: str, *, per_broker: bool) -> bool:
     """Whether the next change removes this text, which has no effect, as Apache's brokers do.
 
-    So it is with passwords that cannot be decoded (here all, for there is no
+    The same holds for passwords that cannot be decoded (here all, for there is no
     password.encoder.secret), settings that no broker can change, those of one broker given for all,
     those of listeners without a listener's name, and values that cannot be. The others may have
     effect on Apache's brokers in the same cluster, so they stay.

@@ -110,14 +110,14 @@ def _controlled_shutdown(
 OFFLINE = ElectionStrategy(_offline, obeys_unclean_setting=True)
 """The leader is gone, or there was none yet."""
 UNCLEAN = ElectionStrategy(_unclean)
-"""As `OFFLINE`, but if no live replica is in sync another one becomes leader,
+"""Like `OFFLINE`, but if no live replica is in sync another one becomes leader,
 whatever the topic's setting is."""
 PREFERRED = ElectionStrategy(_preferred)
 """Make the first replica the leader."""
 REASSIGNMENT = ElectionStrategy(_reassignment)
 """At the end of a reassignment, make a replica that stays the leader."""
 RETIREMENT = ElectionStrategy(_retirement)
-"""As `REASSIGNMENT`, for leaders that are removed at once: the original replicas are
+"""Like `REASSIGNMENT`, for leaders that are removed at once: the original replicas are
 candidates too."""
 CONTROLLED_SHUTDOWN = ElectionStrategy(_controlled_shutdown, notifies_leaving_brokers=True)
 """Before brokers stop, make a replica on another broker the leader."""

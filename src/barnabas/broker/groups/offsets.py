@@ -93,7 +93,7 @@ class GroupOffsets:
     def apply_batch(
         self, partitions: Sequence[TopicPartition], values: Sequence[CommittedOffset], record_offset: int
     ) -> None:
-        """As `apply` for each of these in their order, all from one batch: a large commit is one
+        """Like `apply` for each of these in their order, all from one batch: a large commit is one
         step, so it is done by whole columns."""
         if record_offset < self._last_record_offset:
             for topic_partition, value in zip(partitions, values, strict=True):
@@ -106,7 +106,7 @@ class GroupOffsets:
     def apply_loaded(
         self, partitions: list[TopicPartition], values: list[CommittedOffset], record_offsets: list[int]
     ) -> None:
-        """As `apply` for each of these, from batches of their own.
+        """Like `apply` for each of these, from batches of their own.
 
         A partition may be among them once."""
         if self.committed and not self.committed.keys().isdisjoint(partitions):
@@ -134,7 +134,7 @@ class GroupOffsets:
         values: Sequence[CommittedOffset],
         record_offset: int,
     ) -> None:
-        """As `apply_transactional` for each of these in their order, all from one batch."""
+        """Like `apply_transactional` for each of these in their order, all from one batch."""
         pending = self.transactional.setdefault(producer_id, {})
         pending.update(zip(partitions, zip(values, repeat(record_offset)), strict=False))
 

@@ -155,7 +155,7 @@ class GroupService:
     def commit_in_transaction(
         self, commit: OffsetCommit, producer: TransactionalProducer, to: Callable[[OffsetCommit], None]
     ) -> AppendTask[None]:
-        """As `commit_offsets` of what a transaction commits, after its coordinator has
+        """Like `commit_offsets` of what a transaction commits, after its coordinator has
         confirmed the transaction."""
         coordinator = self.coordinator
         max_metadata_bytes = coordinator.settings.offset_metadata_max_bytes

@@ -49,7 +49,8 @@ _TOPICS = "kafka_server_brokertopicmetrics_"
 _SOCKETS = "kafka_network_socketserver_"
 _REQUESTS = "kafka_network_requestmetrics_"
 _LATE_TRANSACTION_MS = 5 * 60_000
-"""As in Kafka: so much longer than it may, a transaction is taken for one that hangs (KIP-664)."""
+"""A transaction that takes this much longer than it may is considered hanging, as in
+Kafka (KIP-664)."""
 _OPEN_STATES = frozenset(
     (
         *(TransactionState.ONGOING, TransactionState.PREPARE_EPOCH_FENCE),

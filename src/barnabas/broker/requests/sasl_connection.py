@@ -81,7 +81,7 @@ class SaslConnection:
 
     @property
     def work(self) -> str:
-        """As `ClientConnection.work`."""
+        """Like `ClientConnection.work`."""
         return self._opened.work
 
     # From the connection

@@ -305,7 +305,7 @@ class TransactionCoordinator:
         return self._take()
 
     def _found_with_last(self, sender: TransactionSender) -> tuple[Owned, TransactionMetadata] | ErrorCode:
-        """As `_found` for EndTxn of version 2, which the producer may repeat with
+        """Like `_found` for EndTxn of version 2, which the producer may repeat with
         the epoch before."""
         found = self._found(sender)
         if not isinstance(found, ErrorCode):

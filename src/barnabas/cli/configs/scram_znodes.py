@@ -30,7 +30,7 @@ _CONNECT_TIMEOUT_MS = 10_000
 
 
 def alter_users_in_zookeeper(servers: str, user: str, changes: Mapping[str, str | None]) -> None:
-    """As `alter_users`, without a broker. Raises `KeeperError`, `KafkaError`, `ConfigError`."""
+    """Like `alter_users`, without a broker. Raises `KeeperError`, `KafkaError`, `ConfigError`."""
     checked = [_change(user, password) for password in passwords_of(user, changes)]
     for each in checked:
         each.check()

@@ -60,7 +60,7 @@ class _Member:
     """Where one server listens; a server alone has no quorum and election ports."""
 
     my_id: int | None
-    """That of a member's file myid."""
+    """The number in a member's file myid."""
     client: HostAndPort
     quorum: HostAndPort | None = None
     election: HostAndPort | None = None

@@ -31,7 +31,7 @@ class HelpfulParser(argparse.ArgumentParser):
         self.register("type", float, number_from)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse's; what was typed is kept for errors."""
+        """Like argparse's; what was typed is kept for errors."""
         self._typed = list(sys.argv[1:] if args is None else args)
         return super().parse_known_args(args, namespace)
 

@@ -47,7 +47,7 @@ class ToolParser(HelpfulParser):
         self.add_argument("--version", action="version", version=_version())
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse's.
+        """Like argparse's.
 
         A command with ``--bootstrap-server`` that does not get it takes the brokers
         from the context."""

@@ -123,7 +123,7 @@ def columns(text: str) -> int:
 def print(  # noqa: A001  # in the commands it stands for Python's
     *values: object, sep: str = " ", end: str = "\n", file: TextIO | None = None, flush: bool = False
 ) -> None:
-    """As Python's; on a terminal each value stays within its line."""
+    """Like Python's; on a terminal each value stays within its line."""
     _print([str(value) for value in values], "", sep, end, file or sys.stdout, flush)
 
 

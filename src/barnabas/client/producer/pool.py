@@ -176,7 +176,7 @@ class OneBatchInFlight:
     def produce(
         self, topic: str, value: bytes | None, key: bytes | None, partition: int, report: Any, **optional: Any
     ) -> None:
-        """As librdkafka's, which raises BufferError while there is no room.
+        """Like librdkafka's, which raises BufferError while there is no room.
 
         Here records under way take room, too."""
         size_bytes = size_of(key, value, optional.get("headers"))

@@ -39,7 +39,7 @@ _OPENER = urllib.request.build_opener(_SameOrigin)
 
 
 def open_request(request: urllib.request.Request, timeout_s: float) -> Any:
-    """As ``urllib.request.urlopen``, without redirects to other servers."""
+    """Like ``urllib.request.urlopen``, without redirects to other servers."""
     return _OPENER.open(request, timeout=timeout_s)
 
 

@@ -77,7 +77,7 @@ class Forwarder(Protocol):
         ...
 
     def forward_frames(self, session_id: int, frames: list[bytes], ids: list[Id]) -> None:
-        """As `forward` of each of these requests; a read-only server does not come here."""
+        """Like `forward` of each of these requests; a read-only server does not come here."""
         ...
 
     def revalidate(self, session_id: int, timeout_ms: int) -> None:

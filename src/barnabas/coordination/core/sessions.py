@@ -101,7 +101,7 @@ class SessionTracker:
 
     def touch(self, session: Session, now_ms: int) -> None:
         """The session's client has sent something: its timeout begins again."""
-        # As `_bucket`: the hot path.
+        # Like `_bucket`: the hot path.
         expires_ms = ((now_ms + session.timeout_ms) // self._tick_ms + 1) * self._tick_ms
         if expires_ms <= session.expires_ms or session.is_closing:
             return

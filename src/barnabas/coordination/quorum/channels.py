@@ -54,7 +54,7 @@ class AuthenticatedNetwork:
         self._exchanges: dict[_ServerSide, None] = {}
 
     async def listen(self, host: str, port: int, accept: Accept, *, max_frame_bytes: int) -> Listener:
-        """As `Network.listen`."""
+        """Like `Network.listen`."""
 
         def accepted(connection: Connection) -> _ServerSide:
             side = _ServerSide(connection, accept, self._authentication, self._find_greeting, self._exchanges)
@@ -68,7 +68,7 @@ class AuthenticatedNetwork:
     async def connect(
         self, host: str, port: int, accept: Accept, *, max_frame_bytes: int, timeout_ms: int
     ) -> Connection:
-        """As `Network.connect`."""
+        """Like `Network.connect`."""
         sides: list[_LearnerSide] = []
         new_learner = self._authentication.new_learner
 

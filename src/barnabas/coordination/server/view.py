@@ -58,7 +58,7 @@ _T = TypeVar("_T", int, str)
 
 
 def in_order(items: Iterable[_T]) -> Task[list[_T]]:
-    """As `sorted`, in slices."""
+    """Like `sorted`, in slices."""
     waiting = list(items)
     if len(waiting) <= _ENTRIES_A_STEP:
         return sorted(waiting)

@@ -54,7 +54,7 @@ class CommittedLog:
             self._bytes -= len(entries.popleft()[1])
 
     def extend(self, entries: Sequence[tuple[int, bytes | bytearray]]) -> None:
-        """As `add` of each."""
+        """Add each of them, like `add`."""
         kept = self._entries
         kept.extend(entries)
         self._bytes += sum([len(payload) for _, payload in entries])

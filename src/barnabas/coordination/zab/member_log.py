@@ -76,7 +76,7 @@ class MemberLog:
         self._zxids.append(zxid)
 
     def extend(self, zxids: Sequence[int], payloads: Sequence[bytes | bytearray]) -> None:
-        """As `add` of each."""
+        """Add each of them, like `add`."""
         if not self._zxids and zxids:
             self.on_idle(False)
         self.unlogged += payloads

@@ -157,7 +157,7 @@ class LogDirs:
     # ---- starting
 
     def load(self, now_ms: int, configs: _ConfigSource) -> None:
-        """As `load_in_slices`, in one go."""
+        """Like `load_in_slices`, in one go."""
         done_here(self.load_in_slices(now_ms, configs))
 
     def load_in_slices(self, now_ms: int, configs: _ConfigSource) -> Task[None]:
@@ -507,7 +507,7 @@ class LogDirs:
     def close_in_slices(
         self, clean: bool, broker_epoch: int = -1, *, errors: Sequence[BaseException | None] | None = None
     ) -> Task[None]:
-        """As `close`."""
+        """Like `close`."""
         if clean:
             if errors is None:
                 errors = _run_in_turn((yield from self.prepare_close()))

@@ -99,7 +99,7 @@ def from_json(text: str) -> Offsets:
 
 
 def times_from_json(text: str) -> Offsets:
-    """As `from_json`, for times in milliseconds in the place of offsets."""
+    """Like `from_json`, for times in milliseconds in the place of offsets."""
     times = from_json(text)
     for name, time_ms in times.items():
         if time_ms < 0:

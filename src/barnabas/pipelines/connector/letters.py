@@ -161,7 +161,7 @@ class RefusalPolicy(NamedTuple):
     notes: Path
 
     def next_form_of(self, letter: Letter, position: str, code: str, text: str) -> NextForm | None:
-        """As `AfterRefusal`; the note is kept.
+        """Like `AfterRefusal`; the note is kept.
 
         Raises `PipelineError` if a record is not to be written and that cannot be noted:
         the record would be lost.

@@ -75,7 +75,7 @@ class DeadLetters:
             bad.unpersist()
 
     def write(self, marked: DataFrame, epoch: int) -> None:
-        """As `take`, of rows of which some are bad."""
+        """Like `take`, for rows of which some are bad."""
         cluster = KafkaCluster(SourceOptions.parse(self._options, streaming=True), timeout_ms=_TIMEOUT_MS)
         begun = self._begun(epoch)
         if begun is None:

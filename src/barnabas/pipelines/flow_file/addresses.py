@@ -60,7 +60,7 @@ def expand_text(text: str, look_up: Callable[[str], str]) -> str:
 
 
 def expand_keywords(text: str, look_up: Callable[[str], str]) -> str:
-    """As `expand_text`; in ``host=db password=${NAME}``, as libpq takes it, a value is put in
+    """Like `expand_text`; in ``host=db password=${NAME}``, as libpq takes it, a value is put in
     quotes if it needs them."""
     if _ADDRESS.match(text) or VARIABLE.fullmatch(text):
         return expand_text(text, look_up)

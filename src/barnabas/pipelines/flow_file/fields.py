@@ -251,11 +251,11 @@ class SpecTable:
         return value
 
     def needed_address(self, name: str, hint: str = "") -> str:
-        """As `needed`, of an address; a password in it is hidden from now on."""
+        """Like `needed`, for an address; a password in it is hidden from now on."""
         return self.address(name) or self.needed(name, hint)
 
     def address(self, name: str) -> str | None:
-        """As `text`, of an address; a password in it is hidden from now on."""
+        """Like `text`, for an address; a password in it is hidden from now on."""
         value = self._take(name, str, "a text")
         if value is None:
             return None
@@ -264,7 +264,7 @@ class SpecTable:
         return address
 
     def needed_path(self, name: str, hint: str = "") -> str:
-        """As `needed`, of a file or folder of this machine.
+        """Like `needed`, for a file or folder of this machine.
 
         A relative path is taken from the file's folder."""
         return self.resolve(name, self.needed(name, hint))

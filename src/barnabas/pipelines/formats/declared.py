@@ -140,7 +140,7 @@ class FormatKind:
         return self.type
 
     def misfits(self, how: Format) -> dict[str, str]:  # noqa: ARG002  # of CSV and JSON
-        """As `Format.misfits`."""
+        """Like `Format.misfits`."""
         return {}
 
     def schema_columns(self, schema_file: str, message: str | None) -> dict[str, str]:

@@ -90,7 +90,7 @@ class TopicSink:
     bootstrap_servers: str
     kafka: dict[str, str] = field(default_factory=dict)
     delete_when: str | None = None
-    """As of a `DatabaseSink`; the record has no value then."""
+    """As in `DatabaseSink`; the record has no value then."""
     order_by: str | None = None
     type: str = "topic"
 
@@ -126,7 +126,7 @@ class SearchSink:
     text: tuple[str, ...]
     key: tuple[str, ...]
     delete_when: str | None = None
-    """As of a `DatabaseSink`."""
+    """As in `DatabaseSink`."""
     order_by: str | None = None
     type: str = "search"
 
@@ -141,7 +141,7 @@ class OpenSearchSink:
     key: tuple[str, ...]
     timeout_ms: int = 30_000
     delete_when: str | None = None
-    """As of a `DatabaseSink`; it deletes the document."""
+    """As in `DatabaseSink`; it deletes the document."""
     order_by: str | None = None
     type: str = "opensearch"
 

@@ -252,7 +252,7 @@ class DeltaTableSink:
                 )
 
     def _followed(self, flow: str, query: str) -> tuple[str, int | None]:
-        """As `_way`, of the table as it is now.
+        """Like `_way`, for the table as it is now.
 
         Raises `OutputError` if it lacks what this run has put into it."""
         is_there = (Path(self._sink.path) / "_delta_log").is_dir()

@@ -84,7 +84,7 @@ def read_sqlite_rows(path: str, table: str) -> tuple[list[str], list[tuple[Any, 
 
 
 def read_postgres_rows(sink: DatabaseSink) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """As `read_sqlite_rows`."""
+    """Like `read_sqlite_rows`."""
     import psycopg
 
     try:

@@ -43,7 +43,7 @@ class SearchIndex:
         return self._database.apply(rows, flow, query, epoch)
 
     def last_epoch(self, flow: str, query: str) -> int | None:
-        """As of the table."""
+        """See the table."""
         return self._database.last_epoch(flow, query)
 
     def close(self) -> None:

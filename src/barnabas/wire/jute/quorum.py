@@ -252,7 +252,7 @@ class PacketReader:
         return found
 
     def runs(self) -> list[QuorumPacket | PacketRun]:
-        """As `packets`; those that come in thousands are in a `PacketRun`, one or many.
+        """Like `packets`; those that come in thousands are in a `PacketRun`, one or many.
 
         What stands before a packet that is malformed is lost with the connection.
         """

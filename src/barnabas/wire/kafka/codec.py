@@ -68,7 +68,7 @@ def writer(message_type: type[Message], version: int) -> Writer:
 
 @cache
 def sliced_reader(message_type: type[Message], version: int) -> SlicedReader:
-    """As `reader`, for messages with many structures: a generator that returns what
+    """Like `reader`, for messages with many structures: a generator that returns what
     the reader returns."""
     _check_version(message_type, version)
     return compile_sliced_reader(message_type, version)
@@ -83,7 +83,7 @@ def reader_in_turns(message_type: type[Message], version: int) -> Reader | Slice
 
 @cache
 def sliced_writer(message_type: type[Message], version: int) -> SlicedWriter:
-    """As `writer`, for messages with many structures: a generator."""
+    """Like `writer`, for messages with many structures: a generator."""
     _check_version(message_type, version)
     return compile_sliced_writer(message_type, version)
 

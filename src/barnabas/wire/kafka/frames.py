@@ -178,7 +178,7 @@ def encode_response(message: Message, version: int, correlation_id: int) -> list
 
 
 def begin_response(message: Message, version: int, correlation_id: int) -> list[Part] | Task[list[Part]]:
-    """As `encode_response`; for a message with many structures, a task that goes on with it."""
+    """Like `encode_response`; for a message with many structures, a task that goes on with it."""
     format_ = _response_format(type(message), version)
     pieces: list[Part] = [b""]
     if format_.write_in_turns is None:

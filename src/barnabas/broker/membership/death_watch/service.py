@@ -170,7 +170,7 @@ class _BrokerWatch:
         """Nothing was requested; what comes all the same is ignored."""
 
     def bad_length(self, prefix: bytes) -> None:
-        """As `frame`: only the end of the connection matters."""
+        """Like `frame`: only the end of the connection matters."""
 
     def closed(self, error: Exception | None) -> None:  # noqa: ARG002  # the seam's signature
         """The other side is gone, or closed an idle connection."""

@@ -111,7 +111,7 @@ def find_records(data: Buffer, bodies: Sequence[Body]) -> RecordRows:
 
 
 def find_rows(data: Buffer, start: Integers, stop: Integers, counts: Integers) -> RecordRows:
-    """As `find_records`, for bodies in columns."""
+    """Like `find_records`, for bodies in columns."""
     if len(start) >= _LEAST_LANES:
         rows = _find_together(data, start, stop, counts)
         if rows is not None:
@@ -160,7 +160,7 @@ def _jumps() -> Integers:
 
 
 def _find_together(data: Buffer, start: Integers, stop: Integers, counts: Integers) -> RecordRows | None:
-    """As `find_rows`, one record of each body at a time.
+    """Like `find_rows`, one record of each body at a time.
 
     None where that takes longer, or where a body is not filled by records of less than 8
     KiB: then each needs a look.
@@ -362,7 +362,7 @@ def _long_varints(
     bad: npt.NDArray[np.bool_],
     most_bytes: int,
 ) -> tuple[Integers, Integers]:
-    """As `_varints`, of these ``rows``, which have more bytes than the first."""
+    """Like `_varints`, for these ``rows``, which have more bytes than the first."""
     raw = (byte & 0x7F).astype(np.uint64)
     byte = data.take(after, mode="clip")
     raw |= (byte & 0x7F).astype(np.uint64) << np.uint64(7)

@@ -137,7 +137,7 @@ def decompress(kind: CompressionType, data: Buffer, limit_bytes: int) -> Buffer:
 
 
 def decompress_produced(kind: CompressionType, data: Buffer, limit_bytes: int, most_blocks: int = NO_LIMIT) -> Buffer:
-    """As `decompress`, for what a producer sends: every consumer must be able to read it.
+    """Like `decompress`, for what a producer sends: every consumer must be able to read it.
 
     Java's consumers read one lz4 frame, and only blocks that do not depend on others. Each block
     takes a microsecond: there may be ``most_blocks``. Raises `TooLargeError` for more bytes or

@@ -58,7 +58,7 @@ _WIDTHS = ((1, 0, 64), (2, 64, 8_192), (3, 8_192, _MOST_PLAIN))
 last is not one of them."""
 _RUN_RECORDS = 8_192
 _RUNS = (*_WIDTHS[:2], *((3, first, first + _RUN_RECORDS) for first in range(_RUN_RECORDS, MOST_OBJECTS, _RUN_RECORDS)))
-"""As `_WIDTHS`, for any number of records; within one run the third byte is the same."""
+"""Like `_WIDTHS`, for any number of records; within one run the third byte is the same."""
 _OFFSET_DELTAS = (
     (bytes(range(0, 128, 2)),),
     (bytes(range(128, 256, 2)) * 127, b"".join(bytes([at]) * 64 for at in range(1, 128))),
@@ -135,7 +135,7 @@ def check_contents(data: Buffer, count: int, most_objects: int = MOST_OBJECTS) -
 
 
 def check_body(data: Buffer, count: int, most_objects: int = MOST_OBJECTS, *, may_copy: bool = False) -> None:
-    """As `check_contents`, for less where most batches are plain, and without a result.
+    """Like `check_contents`, but cheaper where most batches are plain, and without a result.
 
     ``may_copy`` allows a copy of a large body, whose records are read faster then.
     """

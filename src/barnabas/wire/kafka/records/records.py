@@ -123,7 +123,7 @@ def read_pairs(buffer: Buffer, offset: int = 0, *, limit_bytes: int = _MAX_UNPAC
 
 
 def pairs_of(data: bytes, record_count: int) -> list[Pair]:
-    """As `read_pairs`, of records that are unpacked."""
+    """Like `read_pairs`, for records that are unpacked."""
     end = len(data)
     if not 0 <= record_count <= end // SMALLEST_RECORD_BYTES:
         raise CorruptDataError(f"{record_count} records in {end} bytes")
