@@ -189,6 +189,16 @@ def test_batch_may_add_and_may_be_empty(broker: Served) -> None:
     assert broker.client.ask(batched(), 5).results_by_transaction == []
 
 
+def test_broker_that_adds_is_refused_at_once_while_the_last_transaction_ends(broker: Served) -> None:
+    """A producer's own request waits for it."""
+    sender = broker.producer()
+    broker.add(sender, {"a": frozenset({0})})
+    broker.end(sender)
+    answer = broker.client.ask(batched(transaction(sender, False, a=[1])), 5)
+    assert codes(answer.results_by_transaction[0].topic_results) == {"a": {1: E.CONCURRENT_TRANSACTIONS}}
+    broker.work()
+
+
 def test_offsets_of_a_group_join_the_transaction(broker: Served) -> None:
     """As the partition that they are in."""
     sender = broker.producer()
@@ -223,6 +233,7 @@ def test_end_that_waits_for_followers_is_answered_later(broker: Served) -> None:
     assert broker.client.answer() is None
     broker.follower_reads()
     assert broker.client.answer().error_code == E.NONE
+    broker.work()
 
 
 def test_transactions_are_described(broker: Served) -> None:

@@ -251,3 +251,4 @@ def test_producer_that_waits_learns_that_another_broker_coordinates_it(broker: T
     broker.lead(TRANSACTIONS_TOPIC, broker.transactions.partition_for("t"), epoch=1, leader=1, replicas=(0, 1))
     broker.timers.advance(100)
     assert answers == [ErrorCode.NOT_COORDINATOR]
+    broker.work()

@@ -118,7 +118,7 @@ def _add(parts: Parts, version: int, transaction: AddPartitionsToTxnTransaction,
         code = old_fencing_error(error, version, FENCED_SINCE_VERSION)
         parts.runner.start(_report(_result(name, asked, lambda *_: code), done))
 
-    parts.transactions.add_partitions(sender, asked, decided)
+    parts.transactions.add_partitions(sender, asked, decided, may_wait=version < _BATCHED_SINCE_VERSION)
 
 
 def _report(making: Task[AddPartitionsToTxnResult], done: _Done) -> Task[None]:

@@ -171,13 +171,22 @@ class TransactionService:
         self._perform(ask(decided, self._now()))
 
     def add_partitions(
-        self, sender: TransactionSender, partitions: Partitions, to: Callable[[ErrorCode], None]
+        self,
+        sender: TransactionSender,
+        partitions: Partitions,
+        to: Callable[[ErrorCode], None],
+        *,
+        may_wait: bool = True,
     ) -> None:
-        """Add partitions to the producer's transaction."""
+        """Add partitions to the producer's transaction.
+
+        A broker that asks on behalf of a producer (``may_wait`` is false) is refused at once while
+        the last transaction ends: its question is void when that one's marker comes.
+        """
         ask = partial(self.coordinator.add_partitions, sender, partitions)
 
         def decided(error: ErrorCode) -> None:
-            if error is ErrorCode.CONCURRENT_TRANSACTIONS:
+            if error is ErrorCode.CONCURRENT_TRANSACTIONS and may_wait:
                 self._when_ended(sender.transactional_id, lambda: self._perform(ask(to, self._now())))
             else:
                 to(error)
