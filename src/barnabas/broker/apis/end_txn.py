@@ -1,9 +1,11 @@
-"""EndTxn (key 26), versions 0 to 4.
+"""EndTxn (key 26), versions 0 to 5.
 
 Commits or aborts a producer's transaction (KIP-98). The answer says that this is decided; markers
 are written to all partitions afterwards, and the next transaction begins when they are.
 
 - 2: PRODUCER_FENCED, INVALID_PRODUCER_EPOCH before.
+- 5: the answer has the epoch, and perhaps the producer id, for the next transaction, where
+  transaction.version 2 is finalized (KIP-890).
 
 Errors: INVALID_REQUEST, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE,
 INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
@@ -38,4 +40,4 @@ def handle(transactions: TransactionService, request: Request) -> None:
     )
 
 
-API = ApiHandler(ApiKey.END_TXN, 0, 4, handle, lambda services: services.transactions)
+API = ApiHandler(ApiKey.END_TXN, 0, 5, handle, lambda services: services.transactions)

@@ -9,6 +9,8 @@ exists. ApiVersions passes both on to clients, which act upon ``transaction.vers
 =====================  ==========================================================================
 0 (not finalized)      transactions of KIP-98; records of ``__transaction_state`` in format 0
 1                      the same for clients; records of ``__transaction_state`` in format 1
+2                      each transaction of a client that knows it has an epoch of its own, and
+                       brokers add partitions themselves (KIP-890)
 =====================  ==========================================================================
 
 Brokers of Apache Kafka 3.9 in ZooKeeper mode support no feature at all. One that finds a feature in
@@ -45,7 +47,7 @@ class LevelRange(NamedTuple):
     highest: int
 
 
-SUPPORTED: Mapping[str, LevelRange] = {TRANSACTION_VERSION: LevelRange(0, 1)}
+SUPPORTED: Mapping[str, LevelRange] = {TRANSACTION_VERSION: LevelRange(0, 2)}
 _LOWEST_REGISTERED = 1
 
 
