@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import confluent_kafka
 import pytest
 
 from barnabas.broker.metadata.features import SUPPORTED, TRANSACTION_VERSION
@@ -79,6 +80,26 @@ def test_a_copy_in_transactions_is_exact(cluster: Up, pair: tuple[str, str, str]
     CLIENTS[client](cluster.bootstrap, name, source, target)
     check_copy(cluster, pair)
     assert len(read_committed(cluster.bootstrap, target, isolation="read_uncommitted")) > RECORDS
+
+
+def test_tools_that_people_read_with_show_committed_records_only(cluster: Up, pair: tuple[str, str, str]) -> None:
+    """`cat` and `tail`; `console-consumer` shows all, as Kafka's does, unless asked not to."""
+    name, _, target = pair
+    producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": name})
+    producer.init_transactions(60)
+    for value in ("kept", "given up", "kept, too"):
+        producer.begin_transaction()
+        producer.produce(target, value, partition=0)
+        producer.flush(60)
+        producer.abort_transaction(60) if value == "given up" else producer.commit_transaction(60)
+    options = ("--bootstrap-server", cluster.bootstrap)
+    console = ("console-consumer", "--topic", target, "--from-beginning", "--timeout-ms", 3000, *options)
+    kept = ["kept", "kept, too"]
+    assert barnabas("cat", "-C", "-t", target, "-e", *options).stdout.splitlines() == kept
+    shown = barnabas("tail", target, "--last", 10, "--no-follow", "--output", "json", *options).stdout
+    assert [json.loads(line)["value"] for line in shown.splitlines()] == kept
+    assert barnabas(*console, "--isolation-level", "read_committed").stdout.splitlines() == kept
+    assert barnabas(*console).stdout.splitlines() == ["kept", "given up", "kept, too"]
 
 
 def test_the_verifiable_producer_sends_in_transactions(cluster: Up, pair: tuple[str, str, str]) -> None:
@@ -165,8 +186,6 @@ def without_duration(table: str) -> list[list[str]]:
 @pytest.mark.java
 def test_apaches_tool_ends_an_open_transaction(cluster: Up, pair: tuple[str, str, str]) -> None:
     """forceTerminateTransaction of 4.4: the transaction is aborted, and its producer fenced."""
-    import confluent_kafka
-
     name, _, target = pair
     producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": name})
     producer.init_transactions(60)
