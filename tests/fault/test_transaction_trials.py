@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from barnabas.base.errors import BarnabasError
 from barnabas.broker.metadata.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_of
 from barnabas.client import Admin
-from barnabas.client.admin.topics import describe_topics
+from barnabas.client.admin.topics import PartitionDescription, describe_topics
 from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.testing.processes import ProcessCluster
 from support.waiting import eventually
@@ -30,22 +30,30 @@ pytestmark = [pytest.mark.interop, pytest.mark.fault, pytest.mark.timeout(600)]
 Victim = Callable[[ProcessCluster, str], int]
 
 
+def described(cluster: ProcessCluster, topic: str, partition: int) -> PartitionDescription | None:
+    """A partition; None while no broker answers."""
+    try:
+        with AdminConnection(cluster.bootstrap_servers, {"request.timeout.ms": "2000"}) as admin:
+            return describe_topics(admin, [topic])[0].partitions[partition]
+    except (BarnabasError, OSError, IndexError):
+        return None
+
+
 def leader(cluster: ProcessCluster, topic: str, partition: int) -> int:
     """The broker that leads a partition, once all its replicas are in sync."""
-    found: list[int] = []
 
-    def is_led() -> bool:
-        try:
-            with AdminConnection(cluster.bootstrap_servers, {"request.timeout.ms": "2000"}) as admin:
-                described = describe_topics(admin, [topic])[0].partitions[partition]
-        except (BarnabasError, OSError, IndexError):
-            return False
-        if described.leader is not None and len(described.isr) == len(described.replicas):
-            found.append(described.leader)
-        return bool(found)
+    def led_by() -> list[int]:
+        found = described(cluster, topic, partition)
+        if found is None or found.leader is None or len(found.isr) < len(found.replicas):
+            return []
+        return [found.leader]
 
-    eventually(is_led, timeout_s=60, what=f"{topic}-{partition} has a leader and all replicas")
-    return found[0]
+    return eventually(led_by, timeout_s=60, what=f"{topic}-{partition} has a leader and all replicas")[0]
+
+
+def is_led_by_another(cluster: ProcessCluster, topic: str, partition: int, broker_id: int) -> bool:
+    found = described(cluster, topic, partition)
+    return found is not None and found.leader not in (None, broker_id)
 
 
 def leader_of_records(cluster: ProcessCluster, name: str) -> int:
@@ -239,12 +247,16 @@ def test_a_copy_job_copies_each_record_once_while_brokers_die(cluster: ProcessCl
         producer.produce("copy-in", str(number), partition=number % PARTITIONS)
         producer.poll(0)
     assert producer.flush(60) == 0
+    transactional_producer(cluster, "first")  # the topic of transactions needs three brokers to be made
     copy = Copy(cluster)
-    for topic in ("copy-out", TRANSACTIONS_TOPIC, OFFSETS_TOPIC, "copy-out", TRANSACTIONS_TOPIC):
-        killed = leader(cluster, topic, 0 if topic == "copy-out" else partition_of("copy", 50))
-        before = copy.copied
+    for number, topic in enumerate(("copy-out", TRANSACTIONS_TOPIC, OFFSETS_TOPIC, "copy-out", TRANSACTIONS_TOPIC)):
+        wanted = number * COPIES // 6
+        eventually(lambda wanted=wanted: copy.is_done or copy.copied >= wanted, timeout_s=120, what="the job goes on")
+        partition = 0 if topic == "copy-out" else partition_of("copy", 50)
+        killed = leader(cluster, topic, partition)
         cluster.kill_broker(killed)
-        eventually(lambda before=before: copy.is_done or copy.copied > before, timeout_s=120, what="the job goes on")
+        # librdkafka asks a dead group coordinator until it is back, so it comes back.
+        eventually(partial(is_led_by_another, cluster, topic, partition, killed), what="another broker leads")
         cluster.start_broker(killed)
     eventually(lambda: copy.is_done, timeout_s=240, what="all is copied")
     for partition in range(PARTITIONS):
