@@ -513,3 +513,20 @@ def test_a_transaction_with_an_epoch_of_its_own_begins_with_the_first_sequence(p
     producing.coordinators.confirm()
     go_on(work)
     assert producing.outcome(request) == (E.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+
+
+def test_a_client_that_leaves_the_adding_to_the_broker_asks_again_after_a_marker(producing: Producing) -> None:
+    """The marker of its last transaction came while the question was under way: the answer may be
+    about either."""
+    producing.coordinators.transaction_version = 2
+    request = producing.request(transactional(epoch=1), version=LEAVES_ADDING)
+    work = producing.begin(request)
+    assert producing.end(epoch=1) == E.NONE
+    producing.coordinators.confirm()
+    go_on(work)
+    assert producing.outcome(request) == (E.CONCURRENT_TRANSACTIONS, -1)
+    again = producing.request(transactional(epoch=1), version=LEAVES_ADDING)
+    work = producing.begin(again)
+    producing.coordinators.confirm()
+    go_on(work)
+    assert producing.outcome(again) == (E.NONE, 1)

@@ -198,6 +198,11 @@ class ProducerState:
         if not guards:
             self._verifications.pop(producer_id, None)
 
+    def holds(self, producer_id: int, epoch: int, guard: VerificationGuard) -> bool:
+        """Whether a guard is not void."""
+        guards = self._verifications.get(producer_id, {})
+        return any(other is guard and other_epoch == epoch for (_, other_epoch), other in guards.items())
+
     def check_verified(
         self,
         producer_id: int,
@@ -213,10 +218,7 @@ class ProducerState:
         """
         if guard is WITHOUT_VERIFICATION or self.has_open_transaction(producer_id, epoch):
             return
-        guards = self._verifications.get(producer_id, {})
-        if guard is None or not any(
-            other is guard and other_epoch == epoch for (_, other_epoch), other in guards.items()
-        ):
+        if guard is None or not self.holds(producer_id, epoch, guard):
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
                 f"A record of producer {producer_id} in epoch {epoch} was not part of an ongoing transaction",

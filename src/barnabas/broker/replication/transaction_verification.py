@@ -323,8 +323,22 @@ class TransactionVerification:
         return self._guards.get(topic_partition) if self._is_enabled else WITHOUT_VERIFICATION
 
     def error_of(self, topic_partition: TopicPartition) -> ErrorCode:
-        """Why a partition is not verified, or NONE."""
-        return self._errors.get(topic_partition, ErrorCode.NONE)
+        """Why a partition is not verified, or NONE.
+
+        A client that leaves the adding to brokers asks again when the marker of its transaction
+        before this one has come while its first batch waited.
+        """
+        code = self._errors.get(topic_partition, ErrorCode.NONE)
+        if not code and self.adds and self._is_void(topic_partition):
+            return ErrorCode.CONCURRENT_TRANSACTIONS
+        return code
+
+    def _is_void(self, topic_partition: TopicPartition) -> bool:
+        guard = self._guards.get(topic_partition)
+        if guard is None:
+            return False
+        producers, (_, producer_id, epoch, *_) = self._logs[topic_partition].producers, self._producer
+        return not (producers.has_open_transaction(producer_id, epoch) or producers.holds(producer_id, epoch, guard))
 
     def _ask(self, done: Done) -> None:
         def answered(codes: Codes) -> None:
