@@ -21,6 +21,7 @@ import pytest
 from barnabas.base.files import File, FileSlice, OsFiles
 from barnabas.base.network import Connection, Network, Part, Standing, split_frames
 from barnabas.net import cold_reads, descriptors, listeners, socket_sending
+from barnabas.net.connection_states import OVER_BUDGET, PAUSED, UNSENT
 from barnabas.net.receive_buffers import BUFFER_BYTES
 from barnabas.net.sockets import SocketNetwork
 from barnabas.net.waiting_bytes import WaitingBytes
@@ -580,3 +581,45 @@ def test_frames_that_came_together_are_bounded_each() -> None:
     assert [len(frame) for frame in split_frames(data, 0, 101)] == [3, 100, 101, 3]
     negative = memoryview((-1).to_bytes(4, "big", signed=True) + bytes(10))
     assert split_frames(negative, 0, 100) == []
+
+
+class Counting:
+    """A handler that counts frames."""
+
+    def __init__(self) -> None:
+        self.frames = 0
+
+    def frame(self, data: memoryview) -> None:
+        self.frames += 1
+
+    def bad_length(self, prefix: bytes) -> None: ...
+
+    def closed(self, error: Exception | None) -> None: ...
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations((PAUSED, OVER_BUDGET, UNSENT))))
+def test_a_connection_reads_again_when_the_last_reason_against_it_is_gone(order: tuple[int, ...]) -> None:
+    """Whichever ends last, and though the others ended before."""
+
+    async def run() -> None:
+        loop, handler = asyncio.get_running_loop(), Counting()
+        network = SocketNetwork()
+        with socket.create_server((HOST, 0)) as server, socket.create_connection(server.getsockname()) as client:
+            served, _ = server.accept()
+            served.setblocking(False)
+            connection = network._open(loop, served, lambda _: handler, 1 << 20, network._limits)
+            ends = {PAUSED: connection.resume, OVER_BUDGET: connection.go_on, UNSENT: connection._go_on_when_writable}
+            connection.pause()
+            for reason in (OVER_BUDGET, UNSENT):
+                connection._stop(reason)
+            client.send(b"\0\0\0\1x")
+            for reason in order:
+                for _ in range(5):
+                    await asyncio.sleep(0)
+                assert handler.frames == 0
+                ends[reason]()
+            await until(lambda: handler.frames)
+            connection.close()
+            await asyncio.sleep(0)
+
+    asyncio.run(run())

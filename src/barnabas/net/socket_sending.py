@@ -28,6 +28,7 @@ from barnabas.net.cold_reads import (
     read_ranges,
     small_ranges,
 )
+from barnabas.net.connection_states import CLOSED, CLOSING, UNSENT
 from barnabas.net.waiting_bytes import Account
 
 __all__ = ["SendingSocket"]
@@ -48,8 +49,6 @@ class SendingSocket:
     """What a connection has to send. The other half reads, and ends the connection."""
 
     __slots__ = (
-        "_closed",
-        "_closing",
         "_cold_ranges",
         "_cold_reads",
         "_descriptor",
@@ -58,11 +57,11 @@ class SendingSocket:
         "_file_bytes",
         "_gathers",
         "_has_writer",
-        "_held",
         "_in_memory_bytes",
         "_loop",
         "_outgoing",
         "_socket",
+        "_stops",
         "_unsent_bytes",
         "_writing",
         "account",
@@ -82,7 +81,6 @@ class SendingSocket:
         self._unsent_bytes = 0
         self._file_bytes = 0  # of these, what is in files
         self._extra_bytes = 0  # what the layer above has to send through this connection
-        self._held = False  # not reading until what is unsent has left
         # More frames have arrived: what is sent now may wait for their answers.
         self._gathers = False
         # Unsent data leaves when the socket is writable, or when the file is in memory.
@@ -91,8 +89,7 @@ class SendingSocket:
         self._in_memory_bytes = 0  # of the first piece
         self._disk_read: asyncio.Future[Any] | None = None  # while a file is not in memory
         self._cold_ranges = 0  # how many of the next are left to a thread
-        self._closing = False
-        self._closed = False
+        self._stops = 0  # why nothing is read: see `barnabas.net.connection_states`
 
     def _deliver_waiting(self) -> None:
         """Read again: what was to be sent has left."""
@@ -108,7 +105,7 @@ class SendingSocket:
 
     def hold_extra(self, extra_bytes: int) -> None:
         """So much is to be sent later through this connection."""
-        if not self._closed and extra_bytes != self._extra_bytes:
+        if not self._stops & CLOSED and extra_bytes != self._extra_bytes:
             self._extra_bytes = extra_bytes
             self._hold_output()
 
@@ -116,7 +113,7 @@ class SendingSocket:
         self.account.hold_output(self._unsent_bytes - self._file_bytes + self._extra_bytes)
 
     def send(self, parts: Sequence[Part]) -> None:
-        if self._closed:
+        if self._stops & CLOSED:
             return
         for part in parts:
             size = len(part)
@@ -163,12 +160,12 @@ class SendingSocket:
             self._writing = False
             self._stop_writer()
             self._hold_output()
-            if self._held:
-                self._held = False
+            if self._stops & UNSENT:
+                self._stops ^= UNSENT
                 self._loop.call_soon(self._deliver_waiting)
-            if self.on_drained is not None and not self._closing:
+            if self.on_drained is not None and not self._stops & CLOSING:
                 self._loop.call_soon(self.on_drained)
-        if self._closing:
+        if self._stops & CLOSING:
             self._finish(None)
 
     def _go_on_when_writable(self) -> None:
@@ -252,7 +249,7 @@ class SendingSocket:
 
     def _disk_read_ended(self, take: Callable[[Any], None], done: "asyncio.Future[Any]") -> None:
         self._disk_read = None
-        if self._closed or done.cancelled():
+        if self._stops & CLOSED or done.cancelled():
             return
         if (error := done.exception()) is not None:
             self._finish(error if isinstance(error, Exception) else None)

@@ -38,6 +38,7 @@ from barnabas.base.network import HEAD_BYTES, Accept, Connection, FrameHandler, 
 from barnabas.net.cold_reads import (
     ColdReads,
 )
+from barnabas.net.connection_states import BEHIND, CLOSED, CLOSING, OVER_BUDGET, PAUSED, UNSENT
 from barnabas.net.listeners import SocketListener
 from barnabas.net.memory_budget import BudgetState
 from barnabas.net.receive_buffers import ReceiveBuffers
@@ -200,20 +201,17 @@ class _SocketConnection(SendingSocket):
         "_frame",
         "_frame_bytes",
         "_handler",
-        "_is_behind",
         "_keeps_input",
         "_largest_bytes",
         "_limits",
         "_local",
         "_partial",
-        "_paused",
         "_peer",
         "_reading",
         "_scratch",
         "_take_frames",
         "_take_from",
         "_waiting",
-        "_waits_for_room",
         "is_stream",
         "max_frame_bytes",
     )
@@ -243,10 +241,7 @@ class _SocketConnection(SendingSocket):
         self._filled = 0
         self._drops_frame = False  # the large frame is refused: its buffer has its head only
         self._largest_bytes = 0  # of the frames that got a buffer and arrived whole
-        self._paused = False
-        self._waits_for_room = False  # not reading until `go_on`
         self._keeps_input = False
-        self._is_behind = False  # not reading until the frames that have come are delivered
         self._reading = False
 
     def start(self, handler: FrameHandler) -> None:
@@ -254,7 +249,7 @@ class _SocketConnection(SendingSocket):
         self._take_frames: Callable[[list[bytes]], int] | None = getattr(handler, "take_frames", None)
         self._take_from: Callable[[memoryview, int], int] | None = getattr(handler, "take_from", None)
         self._drops: Callable[[bytes, int], bool] | None = getattr(handler, "drops", None)
-        if not self._paused and not self._closed:
+        if not self._stops:
             self._read(True)
 
     @property
@@ -281,7 +276,7 @@ class _SocketConnection(SendingSocket):
         if standing is not self.account.standing:
             self.account.move(self._limits, standing)
             self._waiting = self._limits[standing]
-            if self._waits_for_room:
+            if self._stops & OVER_BUDGET:
                 self.go_on()
 
     @property
@@ -290,7 +285,7 @@ class _SocketConnection(SendingSocket):
 
     @served_bytes.setter
     def served_bytes(self, served_bytes: int) -> None:
-        if not self._closed:
+        if not self._stops & CLOSED:
             self.account.hold_served(served_bytes)
 
     @property
@@ -299,8 +294,8 @@ class _SocketConnection(SendingSocket):
 
     def go_on(self) -> None:
         """There is room for more."""
-        self._waits_for_room = False
-        if not self._closed:
+        self._stops &= ~OVER_BUDGET
+        if not self._stops & CLOSED:
             self._loop.call_soon(self._deliver_waiting)
 
     def hold_input(self, held_bytes: int, wanted_bytes: int = 0, *, is_excused: bool = False) -> None:
@@ -308,9 +303,8 @@ class _SocketConnection(SendingSocket):
 
         It may end the reading until `go_on`."""
         self._keeps_input = held_bytes > 0
-        if not self._closed and not self.account.hold_input(held_bytes, wanted_bytes, is_excused=is_excused):
-            self._waits_for_room = True
-            self._read(False)
+        if not self._stops & CLOSED and not self.account.hold_input(held_bytes, wanted_bytes, is_excused=is_excused):
+            self._stop(OVER_BUDGET)
 
     # Reading
 
@@ -321,62 +315,65 @@ class _SocketConnection(SendingSocket):
             self._loop.remove_reader(self._descriptor)
         self._reading = wanted
 
+    def _stop(self, reason: int) -> None:
+        """Read nothing more for this reason."""
+        self._stops |= reason
+        self._read(False)
+
     def pause(self) -> None:
         # The reader stays until bytes come while paused: most pauses are over before
         # that, at no cost.
-        self._paused = True
+        self._stops |= PAUSED
 
     def resume(self) -> None:
-        if not self._paused or self._closing or self._closed:
+        stops = self._stops
+        if not stops & PAUSED or stops >= CLOSING:
             return
-        self._paused = False
+        self._stops = stops = stops ^ PAUSED
         if self._partial:
             # Not from here: the caller may be in the middle of answering the frame before.
             self._loop.call_soon(self._deliver_waiting)
-        elif not self._waits_for_room:
+        elif not stops:
             self._read(True)
 
     def _deliver_waiting(self) -> None:
-        if self._paused or self._closed or self._waits_for_room:
+        self._stops &= ~BEHIND
+        if self._stops:
             return
-        self._is_behind = False
         if self._partial:
             waiting, self._partial = self._partial, b""
             self._deliver(memoryview(bytearray(waiting)))
-        if not (self._paused or self._held or self._closed or self._is_behind or self._waits_for_room):
+        if not self._stops:
             self._read(True)
 
     def _reads_at_most(self) -> int:
         """How much may be read where there is a reason to read nothing, or little.
 
         0 for nothing, which ends the reading."""
-        most = 0
-        if self._paused:
-            pass
-        elif self._unsent_bytes > MAX_UNSENT_BYTES and not self.account.is_unlimited:
-            self._held = True
-        else:
-            most = self.account.read_bytes()
-            self._waits_for_room = not most
-        if not most:
+        if self._stops:
             self._read(False)
-        return most
+        elif self._unsent_bytes > MAX_UNSENT_BYTES and not self.account.is_unlimited:
+            self._stop(UNSENT)
+        elif most := self.account.read_bytes():
+            return most
+        else:
+            self._stop(OVER_BUDGET)
+        return 0
 
     def _must_wait(self) -> bool:
         """Whether no request can be served where there is a reason for that."""
         if self._unsent_bytes > MAX_UNSENT_BYTES and not self.account.is_unlimited:
-            self._held = True
+            self._stop(UNSENT)
         elif self._waiting.state is BudgetState.FULL and not self.account.has_turn:
-            self._waits_for_room = True
+            self._stop(OVER_BUDGET)
             self._waiting.leave_outside(self.account)
         else:
             return False
-        self._read(False)
         return True
 
     def _readable(self) -> None:
         scratch = self._scratch
-        if self._paused or self._unsent_bytes > self._waiting.most_unsent_bytes:
+        if self._stops or self._unsent_bytes > self._waiting.most_unsent_bytes:
             most = self._reads_at_most()
             if not most:
                 return
@@ -459,7 +456,7 @@ class _SocketConnection(SendingSocket):
             raise
         finally:
             self._gathers = False
-            if self._outgoing and not self._writing and not self._closed:
+            if self._outgoing and not self._writing and not self._stops & CLOSED:
                 self._flush()
 
     def _hand_on(self, data: memoryview) -> None:
@@ -470,7 +467,7 @@ class _SocketConnection(SendingSocket):
         end = len(data)
         deadline_s = time.perf_counter() + _DELIVERY_S
         while end - position >= 4:
-            if self._paused:
+            if self._stops:
                 break
             if self._unsent_bytes > self._waiting.most_unsent_bytes and self._must_wait():
                 break
@@ -480,8 +477,7 @@ class _SocketConnection(SendingSocket):
             (frame_bytes,) = _LENGTH.unpack_from(data, position)
             if not 0 <= frame_bytes <= self.max_frame_bytes:
                 prefix = bytes(data[position : position + 12])
-                self.pause()
-                self._read(False)
+                self._stop(PAUSED)
                 self._handler.bad_length(prefix)
                 return
             stop = position + 4 + frame_bytes
@@ -507,12 +503,12 @@ class _SocketConnection(SendingSocket):
                 taken = stop
                 self._gathers = stop < end
                 self._handler.frame(memoryview(bytearray(data[position + 4 : stop])))
-            if self._closed:
-                return
             position = taken
+        if self._stops & CLOSED:
+            return
         if position < end:
             self._partial = bytes(data[position:])
-            is_behind = self._paused or self._is_behind or self._waits_for_room
+            is_behind = bool(self._stops)
             self.hold_input(end - position, 0 if is_behind else wanted_bytes, is_excused=is_behind)
         elif self._keeps_input:
             self.hold_input(0)
@@ -533,30 +529,26 @@ class _SocketConnection(SendingSocket):
 
     def _go_on_later(self) -> None:
         """Deliver the rest when others have had their turn; nothing more is read until then."""
-        self._is_behind = True
-        self._read(False)
+        self._stop(BEHIND)
         self._loop.call_soon(self._deliver_waiting)
 
     # Closing
 
     def close(self, *, after_sending: bool = False) -> None:
-        if self._closed:
+        if self._stops & CLOSED:
             return
-        if self._closing:
+        if self._stops & CLOSING:
             if not after_sending:  # it was to wait for a peer that does not read
                 self._loop.call_soon(self._finish, None)
             return
-        self._closing = True
-        self._paused = True
-        self._read(False)
+        self._stop(CLOSING)
         if not after_sending or not self._outgoing:
             self._loop.call_soon(self._finish, None)
 
     def _finish(self, error: Exception | None) -> None:
-        if self._closed:
+        if self._stops & CLOSED:
             return
-        self._closed = True
-        self._read(False)
+        self._stop(CLOSED)
         self._stop_writer()
         if self._disk_read is not None:
             self._disk_read.cancel()
