@@ -70,12 +70,17 @@ def test_a_release_without_limits_is_refused(release: str) -> None:
 
 
 def test_clients_work_with_an_old_cluster_and_step_down() -> None:
-    """Followers copy, groups commit, and no client finds a version of a later release."""
+    """Followers copy, groups commit, transactions end, and no client finds a version of a later
+    release."""
     with Cluster(2, kafka_version="2.1") as cluster:
         cluster.create_topic("t", replication_factor=2)
         settings = {"bootstrap.servers": cluster.bootstrap_servers}
         with Producer({**settings, "acks": "all", "enable.idempotence": "true"}) as producer:
             producer.send("t", "espresso").result(60)
+        with Producer({**settings, "transactional.id": "pay"}) as producer:
+            producer.init_transactions()
+            with producer.transaction():
+                producer.send("t", "tip")
         with Consumer({**settings, "group.id": "g", "auto.offset.reset": "earliest"}) as consumer:
             consumer.subscribe(["t"])
             record = next(iter(consumer))

@@ -61,7 +61,7 @@ from barnabas.broker.replication.quotas import ReplicationQuotas
 from barnabas.broker.replication.replica_manager import ReplicaManager, write_leader_epochs
 from barnabas.broker.replication.selection import PreferredReadReplica, replica_selector
 from barnabas.broker.replication.service import AlterPartitionSender, FetcherDependencies, ReplicaFetcherManager
-from barnabas.broker.replication.transaction_verification import AddPartitionsToTxnManager
+from barnabas.broker.replication.transaction_verification import QUESTIONS_OF_BROKERS, AddPartitionsToTxnManager
 from barnabas.broker.requests.connection_quotas import ConnectionLimits, ConnectionQuotas, canonical_address
 from barnabas.broker.requests.dispatch import Dispatcher
 from barnabas.broker.requests.purgatory import Purgatory
@@ -376,6 +376,8 @@ class BrokerComponents:
     def _make_dispatcher(self) -> None:
         environment = self.environment
         handlers = limit_to_release(_HANDLERS, environment.kafka_version) if environment.kafka_version else _HANDLERS
+        questions = handlers.get(ApiKey.ADD_PARTITIONS_TO_TXN)
+        self.transaction_verifier.can_ask = questions is not None and questions.max_version >= QUESTIONS_OF_BROKERS
         services = self._services(advertised(handlers.values()))
         has_other_listeners = len(listeners(environment.config.values)) > 1
         self.connection_quotas = ConnectionQuotas(

@@ -23,7 +23,15 @@ class Rule(NamedTuple):
 
 def all_rules() -> list[Rule]:
     """The rules of all tables."""
-    from support.mutated_rules import access, authentication, broker_limits, coordination_limits, epochs, tls
+    from support.mutated_rules import (
+        access,
+        authentication,
+        broker_limits,
+        coordination_limits,
+        epochs,
+        tls,
+        transactions,
+    )
 
     tables = (
         access.RULES,
@@ -32,5 +40,6 @@ def all_rules() -> list[Rule]:
         coordination_limits.RULES,
         broker_limits.RULES,
         epochs.RULES,
+        transactions.RULES,
     )
     return [rule for table in tables for rule in table]

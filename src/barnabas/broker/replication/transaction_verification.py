@@ -41,10 +41,18 @@ from barnabas.wire.kafka.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 
-__all__ = ["PASSING_ERRORS", "AddPartitionsToTxnManager", "TransactionVerification", "TransactionalProducer"]
+__all__ = [
+    "PASSING_ERRORS",
+    "QUESTIONS_OF_BROKERS",
+    "AddPartitionsToTxnManager",
+    "TransactionVerification",
+    "TransactionalProducer",
+]
 
 logger = logging.getLogger(__name__)
 
+QUESTIONS_OF_BROKERS = 4
+"""The first version of AddPartitionsToTxn that asks about the transactions of others."""
 _ADDED_BY_BROKERS = 2
 """The first transaction.version in which brokers add partitions to transactions."""
 _MOST_TRANSACTIONS = 1_000
@@ -151,6 +159,8 @@ class AddPartitionsToTxnManager:
         self._start = start
         self.is_enabled = is_enabled
         """Whether transactions are verified (transaction.partition.verification.enable)."""
+        self.can_ask = True
+        """False where brokers are limited to a release without questions of brokers."""
         self._coordinators: dict[int, _Coordinator] = {}
 
     def settings_changed(self, settings: Values) -> None:
@@ -160,7 +170,8 @@ class AddPartitionsToTxnManager:
     def begin(self, producer: TransactionalProducer) -> "TransactionVerification":
         """Begin to verify what a request has for a transaction."""
         adds = producer.leaves_adding and self._transaction_version() >= _ADDED_BY_BROKERS
-        return TransactionVerification(self, producer, adds=adds, is_enabled=self.is_enabled or adds)
+        is_enabled = (self.is_enabled and self.can_ask) or adds
+        return TransactionVerification(self, producer, adds=adds, is_enabled=is_enabled)
 
     def verify(
         self,
