@@ -125,6 +125,14 @@ async def _whole_run(
         raise
 
 
+def _coordination(simulation: Simulation) -> dict[str, str]:
+    """The machines of the coordination servers by the names that programs use."""
+    names = simulation.layout.names
+    if len(names) == 1:
+        return {"zookeeper": names[0]}
+    return {f"zookeeper{n}": name for n, name in enumerate(names, 1)}
+
+
 class VirtualCluster:
     """What a scenario gets: topics, clients, programs, faults.
 
@@ -358,7 +366,7 @@ class VirtualCluster:
     async def start_zookeeper(self, server_id: int = 1) -> None:
         """Start a coordination server that was killed or without power, and wait
         until it serves."""
-        names = list(self._coordination())
+        names = list(_coordination(self._simulation))
         if not 1 <= server_id <= len(names):
             raise BarnabasError(f"there is no coordination server {server_id}: they are 1 to {len(names)}")
         await self._start(self._machine(names[server_id - 1]))
@@ -437,22 +445,16 @@ class VirtualCluster:
         for machine, is_wanted in wanted.items():
             machine.is_wanted = is_wanted
 
-    def _coordination(self) -> dict[str, str]:
-        """The coordination servers' names and those of their machines."""
-        names = self._simulation.layout.names
-        if len(names) == 1:
-            return {"zookeeper": names[0]}
-        return {f"zookeeper{n}": name for n, name in enumerate(names, 1)}
-
     def _machine(self, server: Server) -> Machine:
         if server is None:
             raise BarnabasError("there is no leader or controller at the moment: wait for one with until")
         if server in self._ids:
             assert isinstance(server, int)
             return self._simulation.machine(broker_name(server))
-        if server in self._coordination():
-            return self._simulation.machine(self._coordination()[str(server)])
+        coordination = _coordination(self._simulation)
+        if server in coordination:
+            return self._simulation.machine(coordination[str(server)])
         if server in [each.name for each in self._programs]:
             return self._simulation.machine(str(server))
-        known = [*map(str, self._ids), *self._coordination(), *{each.name: None for each in self._programs}]
+        known = [*map(str, self._ids), *coordination, *{each.name: None for each in self._programs}]
         raise BarnabasError(f"there is no server or program {server!r}: they are {', '.join(known)}")
