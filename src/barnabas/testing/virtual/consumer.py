@@ -44,7 +44,7 @@ from barnabas.testing.virtual.transactions import GroupMetadata
 __all__ = ["VirtualConsumer"]
 
 
-_WAKE_S = 0.02
+_WAKE_S = 0.05
 _LOOK_UP_S = 60.0
 _EARLIEST = -2
 _LATEST = -1

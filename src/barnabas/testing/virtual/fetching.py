@@ -23,7 +23,7 @@ from barnabas.wire.kafka.records.records import read_records
 
 __all__ = ["PartitionFetcher", "Position", "WaitingRecord"]
 
-_IDLE_S = 0.02
+_IDLE_S = 0.05
 _BACKOFF_S = 0.1
 _MOST_WAITING = 1000
 _MAX_BYTES = 1024 * 1024

@@ -22,7 +22,7 @@ from barnabas.wire.kafka.errors import ErrorCode
 
 __all__ = ["SubscriptionState", "deserialize_waiting"]
 
-_WAKE_S = 0.02
+_WAKE_S = 0.05
 _LOOK_UP_S = 60.0
 _RESETS = {"earliest": -2, "latest": -1}
 
