@@ -40,6 +40,8 @@ logger = logging.getLogger(__name__)
 CONSUMER = -1
 _NO_RECORDS = b""
 _PARTITIONS_A_STEP = 32
+"""Some 1 ms. A count, because it must be known before the first is read whether others may have
+their turn meanwhile: then each is watched first, which a small fetch does without."""
 
 
 @dataclass(slots=True)

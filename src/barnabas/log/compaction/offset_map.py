@@ -32,6 +32,7 @@ SLOT_BYTES = 32
 _LEAST_SLOTS = 64
 _DIGEST_BYTES = 16
 _SLOTS_A_STEP = 1 << 16
+"""Under 1 ms. A count, because numpy takes them in one call."""
 _SPARSE = 16
 """Offsets with this many gaps are looked up one by one."""
 _WORD_BYTES = 8
