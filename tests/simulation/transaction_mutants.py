@@ -75,9 +75,9 @@ def commit_offsets_of_a_fenced_member() -> None:
 
 def forget_the_time_out() -> None:
     """A transaction whose producer is gone stays open for ever."""
-    from barnabas.broker.transactions.coordinator import TransactionCoordinator
+    from barnabas.broker.transactions.deadlines import Deadlines
 
-    patch(TransactionCoordinator, "_abort_timed_out", lambda self: self._deadlines.to_abort.clear())
+    patch(Deadlines, "pop_timed_out", lambda self, wall_ms: self.to_abort.clear() or [])
 
 
 def show_offsets_before_the_commit() -> None:
@@ -112,9 +112,9 @@ def answer_a_commit_before_it_is_written() -> None:
     from barnabas.broker.transactions.coordinator import TransactionCoordinator
 
     rewrite(
-        TransactionCoordinator, "end", "self._append(owned, transaction, transaction.prepare_end(",
+        TransactionCoordinator, "end", "self._append(owned, transaction, prepared, written)",
         "self._reply(to, ProducerAnswer(ErrorCode.NONE)); to = lambda *_: None; "
-        "self._append(owned, transaction, transaction.prepare_end(",
+        "self._append(owned, transaction, prepared, written)",
     )  # fmt: skip
 
 

@@ -252,3 +252,17 @@ def test_producer_that_waits_learns_that_another_broker_coordinates_it(broker: T
     broker.timers.advance(100)
     assert answers == [ErrorCode.NOT_COORDINATOR]
     broker.work()
+
+
+def test_partition_that_this_broker_has_not_heard_of_yet_is_not_taken_for_deleted(broker: TransactionBroker) -> None:
+    """A broker that has just started receives the metadata bit by bit."""
+    sender = broker.producer()
+    broker.add(sender, PART)
+    broker.know("a", -2, -2, -2)
+    broker.metadata.expect(["later"])
+    broker.end(sender)
+    broker.timers.advance(100)
+    assert broker.state() == "PrepareCommit"
+    broker.know("later", 0)
+    broker.timers.advance(100)
+    assert broker.state() == "CompleteCommit"

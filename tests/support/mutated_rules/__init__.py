@@ -30,6 +30,7 @@ def all_rules() -> list[Rule]:
         coordination_limits,
         epochs,
         tls,
+        transaction_coordinator,
         transactions,
     )
 
@@ -41,5 +42,6 @@ def all_rules() -> list[Rule]:
         broker_limits.RULES,
         epochs.RULES,
         transactions.RULES,
+        transaction_coordinator.RULES,
     )
     return [rule for table in tables for rule in table]

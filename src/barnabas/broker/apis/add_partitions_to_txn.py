@@ -139,7 +139,8 @@ def _missing(metadata: MetadataCache, asked: Partitions) -> Task[Mapping[str, fr
     missing = {}
     for topic, numbers in asked.items():
         yield None
-        gone = numbers - metadata.partitions(topic).keys()
+        known = metadata.partitions(topic)
+        gone = numbers - known.keys() if known else numbers
         if gone:
             missing[topic] = frozenset(gone)
     return missing
