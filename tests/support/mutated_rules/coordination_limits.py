@@ -27,6 +27,20 @@ RULES = [
         "test_coordination_quotas.py::test_a_hard_limit_is_the_largest_usage_that_is_not_refused",
     ),
     Rule(
+        "a change decided earlier does not take usage back",
+        "coordination/core/tree.py",
+        "        node.data = old.data\n",
+        "",
+        "test_coordination_quotas.py::test_usage_stays_when_its_node_is_changed_in_the_same_commit",
+    ),
+    Rule(
+        "the end of a child does not take usage back",
+        "coordination/core/tree.py",
+        "        parent.data = old.data  # as in `put_without_data`\n",
+        "",
+        "test_coordination_quotas.py::test_usage_of_a_new_quota_stays_when_its_node_is_changed_before_the_first_limit",
+    ),
+    Rule(
         "quotas count below the nearest path",
         "coordination/core/quotas.py",
         "            if wanted <= limit:\n                continue\n",
