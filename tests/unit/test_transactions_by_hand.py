@@ -6,6 +6,7 @@ from itertools import count
 
 import pytest
 
+from barnabas.broker.metadata.features import TRANSACTION_VERSION
 from barnabas.testing import Cluster
 from barnabas.wire.kafka.errors import ErrorCode as E
 from barnabas.wire.kafka.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -24,6 +25,7 @@ from barnabas.wire.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from barnabas.wire.kafka.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from barnabas.wire.kafka.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -35,7 +37,7 @@ from support.raw import ask
 from support.waiting import eventually
 
 GROUP_TRANSACTIONS = 1
-WITH_ABORTABLE, WITHOUT_ABORTABLE = 11, 9
+LEAVES_ADDING, WITH_ABORTABLE, WITHOUT_ABORTABLE = 12, 11, 9
 
 
 class Broker:
@@ -157,14 +159,24 @@ class Producer:
         )
         return E(ask(self._port, request, version).responses[0].partition_responses[0].error_code)
 
+    def end_with_an_epoch(self, *, is_commit: bool = True) -> E:
+        """As a client of version 2, which gets the epoch of its next transaction."""
+        answer = ask(self._port, self._ending(is_commit), 5)
+        if not answer.error_code:
+            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        return E(answer.error_code)
+
     def end(self, *, is_commit: bool = True) -> E:
-        request = EndTxnRequest(
+        request = self._ending(is_commit)
+        return _repeated(lambda: E(ask(self._port, request, 3).error_code))
+
+    def _ending(self, is_commit: bool) -> EndTxnRequest:
+        return EndTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
             committed=is_commit,
         )
-        return _repeated(lambda: E(ask(self._port, request, 3).error_code))
 
     def add_offsets(self, group: str) -> E:
         request = AddOffsetsToTxnRequest(
@@ -213,6 +225,16 @@ def _repeated(send: Callable[[], E]) -> E:
 def broker() -> Iterator[Broker]:
     with Cluster(brokers=1) as cluster:
         yield Broker(cluster)
+
+
+@pytest.fixture(scope="module")
+def broker_of_version_2() -> Iterator[Broker]:
+    """One of a cluster that has finalized transaction.version 2."""
+    with Cluster(brokers=1) as cluster:
+        broker = Broker(cluster)
+        update = FeatureUpdateKey(feature=TRANSACTION_VERSION, max_version_level=2)
+        assert ask(broker.port, UpdateFeaturesRequest(feature_updates=[update]), 1).error_code == E.NONE
+        yield broker
 
 
 def ends_at(broker: Broker, topic: str, offset: int) -> None:
@@ -321,3 +343,47 @@ def test_the_marker_of_an_old_coordinator_ends_no_transaction(broker: Broker) ->
         assert producer.end(is_commit=is_commit) == E.NONE
     ends_at(broker, producer.topic, 4)
     assert broker.ended(producer.topic) == (1, 4)
+
+
+def test_with_version_1_a_late_batch_joins_the_next_transaction_of_its_partition(broker: Broker) -> None:
+    """The protocol cannot tell it from one of that transaction (KIP-890)."""
+    producer = broker.producer("late-1", broker.topic())
+    assert producer.add(0) == E.NONE
+    assert producer.produce(0) == E.NONE
+    assert producer.end(is_commit=False) == E.NONE
+    assert producer.add(0) == E.NONE
+    assert producer.produce(1) == E.NONE  # sent in the transaction before, and delayed
+    assert producer.end() == E.NONE
+    ends_at(broker, producer.topic, 4)
+
+
+def test_with_version_2_a_late_batch_joins_no_transaction(broker_of_version_2: Broker) -> None:
+    """Each transaction has an epoch of its own. Brokers add the partitions."""
+    broker = broker_of_version_2
+    producer = broker.producer("late-2", broker.topic())
+    assert _repeated(lambda: producer.produce(0, version=LEAVES_ADDING)) == E.NONE
+    before = producer.epoch
+    assert producer.end_with_an_epoch(is_commit=False) == E.NONE
+    assert producer.epoch > before
+    late = {"version": LEAVES_ADDING, "epoch": before}
+    assert _repeated(lambda: producer.produce(1, **late)) == E.INVALID_PRODUCER_EPOCH
+    assert _repeated(lambda: producer.produce(0, version=LEAVES_ADDING)) == E.NONE
+    assert producer.produce(1, **late) == E.INVALID_PRODUCER_EPOCH
+    assert producer.end_with_an_epoch() == E.NONE
+    ends_at(broker, producer.topic, 4)
+    assert broker.ended(producer.topic) == (1, 4)
+
+
+def test_with_version_2_brokers_add_the_partition_of_a_group(broker_of_version_2: Broker) -> None:
+    """The offsets count when the transaction is committed; late ones join no other."""
+    broker = broker_of_version_2
+    producer = broker.producer("offsets-2", broker.topic())
+    late = broker.producer("offsets-2", producer.topic)
+    producer.producer_id, producer.epoch = late.producer_id, late.epoch
+    assert producer.commit_offset("g-2", 5, version=5) == E.NONE
+    assert producer.end_with_an_epoch() == E.NONE
+    eventually(lambda: broker.group_offset("g-2", producer.topic) == (E.NONE, 5), what="the offset counts")
+    assert late.commit_offset("g-2", 6, version=5) == E.INVALID_PRODUCER_EPOCH
+    assert producer.commit_offset("g-2", 7, version=5) == E.NONE
+    assert producer.end_with_an_epoch(is_commit=False) == E.NONE
+    eventually(lambda: broker.group_offset("g-2", producer.topic) == (E.NONE, 5), what="the offset counts")
