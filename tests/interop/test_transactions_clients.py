@@ -25,6 +25,7 @@ JAVA_VERSIONS = ("3.9.1", "4.4.0")
 COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
 COMMAND = "org.apache.kafka.tools.TransactionsCommand"
 _NUMBERS = itertools.count()
+_MANY = 5 * RECORDS
 
 
 @pytest.fixture(
@@ -238,3 +239,75 @@ def test_kafkajs_copies_exactly(cluster: Up, pair: tuple[str, str, str], tmp_pat
     command = ["node", directory / "kafkajs_transactions.js", address, name, source, target, str(RECORDS)]
     subprocess.run(command, env=environment, timeout=120, check=True)
     check_copy(cluster, pair)
+
+
+@needs_reference
+@pytest.mark.java
+@pytest.mark.parametrize("version", JAVA_VERSIONS)
+def test_apaches_feature_command_changes_levels(cluster: Up, version: str) -> None:
+    """It describes, lowers, takes back, and finalizes; refusals are in its words."""
+
+    def run(*arguments: str) -> tuple[int, str]:
+        done = apache_tool(
+            *("org.apache.kafka.tools.FeatureCommand", "--bootstrap-server", cluster.bootstrap, *arguments),
+            version=version,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    def level() -> int:
+        done = barnabas("features", "describe", "--bootstrap-server", cluster.bootstrap, "--output", "json")
+        (found,) = json.loads(done.stdout)["features"]
+        assert (found["name"], found["supportedMinVersion"]) == (TRANSACTION_VERSION, 0)
+        return int(found["finalizedVersionLevel"])
+
+    before = level()
+    if before:
+        assert run("downgrade", "--feature", f"{TRANSACTION_VERSION}=0")[0] == 0
+    assert level() == 0
+    code, text = run("upgrade", "--feature", "no.such=1")
+    assert (code, "Could not upgrade no.such to 1" in text) == (1, True)
+    assert run("upgrade", "--feature", f"{TRANSACTION_VERSION}=1")[0] == 0
+    assert level() == 1
+    code, text = run("describe")
+    assert code == 0, text
+    assert f"Feature: {TRANSACTION_VERSION} " in " ".join(text.split())
+    assert "FinalizedVersionLevel: 1 " in " ".join(text.split())
+    assert run("disable", "--feature", TRANSACTION_VERSION)[0] == 0
+    assert level() == 0
+    if before:
+        assert run("upgrade", "--feature", f"{TRANSACTION_VERSION}={before}")[0] == 0
+    assert level() == before
+
+
+@needs("go")
+def test_a_copy_goes_on_while_the_level_changes(cluster: Up, pair: tuple[str, str, str], tmp_path: Path) -> None:
+    """franz-go, which learns the level when it connects: no record is lost or doubled between."""
+    name, source, target = pair
+    more = [str(number) for number in range(RECORDS, _MANY)]
+    producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True})
+    for value in more:
+        producer.produce(source, value, partition=0)
+    assert producer.flush(60) == 0
+    binary = tmp_path / "franz"
+    build = ["go", "build", "-o", binary, "./franz_transactions"]
+    subprocess.run(build, cwd=PROGRAMS / "go", timeout=240, check=True)
+    address = cluster.bootstrap.split(",")[0]
+    options = ("--bootstrap-server", cluster.bootstrap)
+    (before,) = json.loads(barnabas("features", "describe", *options, "--output", "json").stdout)["features"]
+    copying = subprocess.Popen([binary, address, name, source, target, str(_MANY)])
+    changes = 0
+    try:
+        while copying.poll() is None or changes < 2:
+            for change in (("upgrade", f"{TRANSACTION_VERSION}=2"), ("downgrade", f"{TRANSACTION_VERSION}=0")):
+                barnabas("features", change[0], "--feature", change[1], *options)
+                changes += 1
+        assert copying.wait(120) == 0
+    finally:
+        copying.kill()
+        copying.wait()
+    if before["finalizedVersionLevel"]:
+        barnabas(
+            "features", "upgrade", "--feature", f"{TRANSACTION_VERSION}={before['finalizedVersionLevel']}", *options
+        )
+    assert read_committed(cluster.bootstrap, target) == [str(number) for number in range(_MANY)]
+    assert committed(cluster.bootstrap, name, source) == _MANY

@@ -13,7 +13,7 @@ import pytest
 
 from support.needs import needs_reference
 from support.reference import apache_command
-from support.servers import up
+from support.servers import barnabas, up
 from support.transaction_copies import make, read_committed
 from support.waiting import eventually
 
@@ -70,11 +70,14 @@ def last_counts(bootstrap: str, topic: str) -> dict[str, int]:
     return counts
 
 
-@pytest.mark.parametrize("version", ["3.9.1", "4.4.0"])
-def test_streams_that_are_killed_count_each_record_once(tmp_path: Path, version: str) -> None:
+@pytest.mark.parametrize(("version", "level"), [("3.9.1", 0), ("4.4.0", 2)])
+def test_streams_that_are_killed_count_each_record_once(tmp_path: Path, version: str, level: int) -> None:
     """The copies are whole and in order, the counts of a store with a changelog are exact."""
     with up(tmp_path / "cluster") as cluster:
         bootstrap = cluster.bootstrap
+        if level:
+            feature = ("--feature", f"transaction.version={level}")
+            assert barnabas("features", "upgrade", *feature, "--bootstrap-server", bootstrap).returncode == 0
         for topic in ("in", "copies", "counts"):
             make(bootstrap, topic)
         fill(bootstrap, "in", range(RECORDS // 2))
