@@ -33,8 +33,8 @@ from barnabas.wire.kafka.messages.describe_configs import (
 
 __all__ = ["API"]
 
-_A_TURN = 32
-"""Resources after which others have their turn: a topic with its settings takes 100 us."""
+_NAMES_A_READ = 32
+"""Topics whose znodes are read in one round trip."""
 
 
 class Parts(NamedTuple):
@@ -69,13 +69,12 @@ def _work(parts: Parts, request: Request) -> Steps[None]:
         yield None
         if kind == TOPIC and name in parts.metadata:
             names.append(name)
-    for first in range(0, len(names), _A_TURN):
-        yield from parts.config_repository.refresh(f"topics/{name}" for name in names[first : first + _A_TURN])
+    for first in range(0, len(names), _NAMES_A_READ):
+        yield from parts.config_repository.refresh(f"topics/{name}" for name in names[first : first + _NAMES_A_READ])
     results = []
     for resource in resources.values():
         results.append(_describe(parts, resource, message))
-        if len(results) % _A_TURN == 0:
-            yield None
+        yield None
     reply_once(request, DescribeConfigsResponse(results=results))
 
 

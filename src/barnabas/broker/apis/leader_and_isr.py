@@ -37,8 +37,8 @@ from barnabas.wire.kafka.messages.leader_and_isr import (
 
 _BY_TOPIC_ID = 5
 
-
 _CHANGES_A_STEP = 16
+"""By their number and not by time: one call changes them, and announces all of them together."""
 
 
 class Parts(NamedTuple):

@@ -24,6 +24,7 @@ from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 
 _STOPS_A_STEP = 16
+"""By their number and not by time: one call stops them, and announces all of them together."""
 
 
 class Parts(NamedTuple):

@@ -23,7 +23,6 @@ from barnabas.wire.kafka.messages.offset_fetch import (
 __all__ = ["describe_group", "fetch_offsets", "list_groups"]
 
 _MEMBERS_A_STEP = 256
-_GROUPS_A_STEP = 256
 GROUP_TYPE = "classic"
 """KIP-848's name for groups whose members assign partitions themselves."""
 
@@ -93,19 +92,15 @@ def list_groups(coordinator: GroupCoordinator, states: Iterable[str], types: Ite
     listed: list[ListedGroup] = []
     if wanted_types and GROUP_TYPE not in wanted_types:
         return listed
-    groups = tuple(coordinator.groups())
-    for first in range(0, len(groups), _GROUPS_A_STEP):
-        listed += [
-            ListedGroup(
-                group_id=group.group_id,
-                protocol_type=group.protocol_type or "",
-                group_state=group.state.value,
-                group_type=GROUP_TYPE,
+    for group in tuple(coordinator.groups()):
+        state = group.state.value
+        if (not wanted_states or state.lower() in wanted_states) and coordinator.find(group.group_id) is group:
+            protocol_type = group.protocol_type or ""
+            listed.append(
+                ListedGroup(
+                    group_id=group.group_id, protocol_type=protocol_type, group_state=state, group_type=GROUP_TYPE
+                )
             )
-            for group in groups[first : first + _GROUPS_A_STEP]
-            if (not wanted_states or group.state.value.lower() in wanted_states)
-            and coordinator.find(group.group_id) is group
-        ]
         yield None
     return listed
 
