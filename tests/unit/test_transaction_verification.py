@@ -24,6 +24,7 @@ from barnabas.log.producer_state import WITHOUT_VERIFICATION, Origin, ProducerSt
 from barnabas.wire.kafka.errors import ErrorCode as E
 from barnabas.wire.kafka.errors import KafkaError
 from barnabas.wire.kafka.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
+from barnabas.wire.kafka.messages.update_metadata import UpdateMetadataRequest
 from barnabas.wire.kafka.records.batch_header import HEADER
 from support.broker import DataPath, batch
 from support.transaction_coordinators import Coordinators, name_coordinators
@@ -465,6 +466,15 @@ def test_a_plain_batch_inside_a_transaction_is_refused(producing: Producing) -> 
         plain = producing.request(transactional(1, is_transactional=False), transactional_id=transactional_id)
         assert producing.begin(plain) is None
         assert producing.outcome(plain) == (E.INVALID_TXN_STATE, -1)
+
+
+def test_questions_without_an_answer_do_not_fill_the_memory(producing: Producing) -> None:
+    """Anybody can ask in the name of any producer. Some guards are kept for the next attempt."""
+    producing.broker.metadata.update(UpdateMetadataRequest(live_brokers=[]))  # there is no coordinator
+    for producer_id in range(3_000):
+        request = producing.request(transactional(producer_id=producer_id))
+        producing.begin(request)
+    assert 0 < len(producing.log.producers._verifications) <= 1_001
 
 
 # Transactions of version 2

@@ -41,6 +41,7 @@ __all__ = [
 ]
 
 _KEPT_BATCHES = 5
+_MOST_VERIFICATIONS = 1_000
 _MAX_SEQUENCE = (1 << 31) - 1
 _PREFIX = struct.Struct(">hIi")
 _ENTRY = struct.Struct(">qhiqiqiq")
@@ -186,6 +187,11 @@ class ProducerState:
         elif sequence < guard.lowest_sequence:
             guard.lowest_sequence = sequence
         return guard
+
+    @property
+    def has_many_verifications(self) -> bool:
+        """Whether guards should not be kept for another attempt: anybody can begin one."""
+        return len(self._verifications) > _MOST_VERIFICATIONS
 
     def refuse_verification(self, producer_id: int, guard: VerificationGuard) -> None:
         """The coordinator knows no such transaction.

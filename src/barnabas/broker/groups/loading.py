@@ -189,6 +189,10 @@ class Loader:
             for key, (value, base_offset) in pending.items():
                 known = latest.get(key[:-4], {}).get(key[-4:])
                 # Else a tombstone came after it.
+                made += 1
+                if made >= _RECORDS_A_STEP:
+                    made = 0
+                    yield None
                 if known is None or known[0] is not None or known[-1] < base_offset:
                     self._apply(key, value, base_offset, producer_id)
         yield None

@@ -355,9 +355,9 @@ class TransactionVerification:
         def answered(codes: Codes) -> None:
             self._errors.update(codes)
             for topic_partition, code in codes.items():
-                if code not in PASSING_ERRORS:
-                    log, guard = self._logs[topic_partition], self._guards[topic_partition]
-                    log.producers.refuse_verification(self._producer.producer_id, guard)
+                producers, guard = self._logs[topic_partition].producers, self._guards[topic_partition]
+                if code not in PASSING_ERRORS or producers.has_many_verifications:
+                    producers.refuse_verification(self._producer.producer_id, guard)
             done(None, None)
 
         self._manager.verify(self._producer, tuple(self._guards), answered, adds=self.adds)
