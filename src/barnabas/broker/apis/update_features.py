@@ -12,6 +12,7 @@ Errors: NOT_CONTROLLER, INVALID_REQUEST (also where inter.broker.protocol.versio
 
 from typing import NamedTuple
 
+from barnabas.base.tasks import list_of
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import AtController, reply_once
 from barnabas.broker.cluster.steps import Steps
@@ -44,16 +45,17 @@ def _handle(parts: Parts, request: Request) -> None:
 
 
 def _update(parts: Parts, request: Request, message: UpdateFeaturesRequest) -> Steps[None]:
-    updates = [
+    updates = yield from list_of(
         FeatureUpdate(each.feature, each.max_version_level, _upgrade_type(each, request.version))
         for each in message.feature_updates
-    ]
+    )
     try:
         answers = yield from parts.controller.commands.update_features(updates, validate_only=message.validate_only)
     except KafkaError as error:
         reply_once(request, UpdateFeaturesResponse(error_code=error.code, error_message=error.message))
         return
-    reply_once(request, UpdateFeaturesResponse(results=[_result(name, error) for name, error in answers.items()]))
+    results = yield from list_of(_result(name, error) for name, error in answers.items())
+    reply_once(request, UpdateFeaturesResponse(results=results))
 
 
 def _upgrade_type(update: FeatureUpdateKey, version: int) -> UpgradeType:

@@ -110,6 +110,7 @@ def process_feature_updates(
     after = dict(before)
     answers: dict[str, KafkaError | None] = {}
     for update in updates:
+        yield None
         reason = _refusal(context, update, before.get(update.feature))
         answers[update.feature] = None if reason is None else KafkaError(ErrorCode.INVALID_REQUEST, reason)
         if reason is None:
