@@ -62,7 +62,7 @@ def take_a_late_batch_into_a_transaction() -> None:
     """Nobody asks the coordinator whether a batch is of an open transaction."""
     from barnabas.broker.replication.transaction_verification import AddPartitionsToTxnManager
 
-    rewrite(AddPartitionsToTxnManager, "begin", "is_enabled=self.is_enabled", "is_enabled=False")
+    rewrite(AddPartitionsToTxnManager, "begin", "(self.is_enabled and self.can_ask) or adds", "adds")
 
 
 def commit_offsets_of_a_fenced_member() -> None:
