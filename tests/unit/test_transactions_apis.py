@@ -137,6 +137,18 @@ def test_one_partition_that_does_not_exist_fails_all(broker: Served) -> None:
     assert broker.state() == "Empty"
 
 
+def test_clients_cannot_add_internal_topics(broker: Served) -> None:
+    """The coordinator would write markers into them. The offsets topic has a request of its own."""
+    answer = broker.add_request(broker.producer(), __consumer_offsets=[0], __transaction_state=[0, 9], a=[0], b=[0])
+    assert answer == {
+        "__consumer_offsets": {0: E.TOPIC_AUTHORIZATION_FAILED},
+        "__transaction_state": {0: E.TOPIC_AUTHORIZATION_FAILED, 9: E.TOPIC_AUTHORIZATION_FAILED},
+        "a": {0: E.OPERATION_NOT_ATTEMPTED},
+        "b": {0: E.UNKNOWN_TOPIC_OR_PARTITION},
+    }
+    assert broker.state() == "Empty"
+
+
 @pytest.mark.parametrize(("version", "code"), [(1, E.INVALID_PRODUCER_EPOCH), (2, E.PRODUCER_FENCED)])
 def test_fenced_producer_cannot_add_offsets_or_end(broker: Served, version: int, code: E) -> None:
     """In the words of its version."""

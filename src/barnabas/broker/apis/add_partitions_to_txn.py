@@ -1,16 +1,18 @@
 """AddPartitionsToTxn (key 24), versions 0 to 5.
 
 Adds partitions to a producer's transaction before it writes to them (KIP-98). One partition that
-does not exist fails the request: the others get OPERATION_NOT_ATTEMPTED.
+does not exist, or that no client may write to, fails the request: the others get
+OPERATION_NOT_ATTEMPTED.
 
 - 2: PRODUCER_FENCED, INVALID_PRODUCER_EPOCH before.
 - 4: several transactions, from brokers alone; and the question whether the partitions are part of
   the transaction already (KIP-890).
 - 5: TRANSACTION_ABORTABLE for one that is not.
 
-Errors: UNKNOWN_TOPIC_OR_PARTITION, OPERATION_NOT_ATTEMPTED, INVALID_REQUEST, NOT_COORDINATOR,
-COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, INVALID_PRODUCER_ID_MAPPING,
-PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, TRANSACTION_ABORTABLE.
+Errors: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED (an internal topic, below version 4),
+OPERATION_NOT_ATTEMPTED, INVALID_REQUEST, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
+COORDINATOR_NOT_AVAILABLE, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS,
+TRANSACTION_ABORTABLE.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -21,6 +23,7 @@ from barnabas.base.tasks import Runner, Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
 from barnabas.broker.metadata.cache import MetadataCache
+from barnabas.broker.metadata.internal_topics import INTERNAL_TOPICS
 from barnabas.broker.requests.request import Request
 from barnabas.broker.transactions.effects import TransactionSender
 from barnabas.broker.transactions.service import TransactionService
@@ -98,15 +101,17 @@ def _reply(request: Request, results: list[AddPartitionsToTxnResult]) -> None:
 def _add(parts: Parts, version: int, transaction: AddPartitionsToTxnTransaction, done: _Done) -> Task[None]:
     asked = yield from _partitions(transaction.topics)
     name = transaction.transactional_id
+    internal = INTERNAL_TOPICS & asked.keys() if version < _BATCHED_SINCE_VERSION else frozenset()
     missing = yield from _missing(parts.metadata, asked)
-    if missing:
-        others = ErrorCode.OPERATION_NOT_ATTEMPTED
-        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        none: frozenset[int] = frozenset()
-        result = yield from _result(
-            name, asked, lambda topic, number: unknown if number in missing.get(topic, none) else others
-        )
-        done(result)
+    if internal or missing:
+
+        def refused(topic: str, number: int) -> ErrorCode:
+            if topic in internal:
+                return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            is_missing = number in missing.get(topic, frozenset())
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_missing else ErrorCode.OPERATION_NOT_ATTEMPTED
+
+        done((yield from _result(name, asked, refused)))
         return
     sender = TransactionSender(name, transaction.producer_id, transaction.producer_epoch)
     if transaction.verify_only:
