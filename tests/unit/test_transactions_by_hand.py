@@ -288,6 +288,13 @@ def test_offsets_that_come_after_the_end_of_their_transaction_begin_none(broker:
     assert broker.group_offset("g-late", producer.topic) == (E.NONE, 1)
 
 
+def test_offsets_of_a_group_without_a_name_are_refused(broker: Broker) -> None:
+    """Only plain commits may have it, for clients of old."""
+    producer = broker.producer("nameless-group", broker.topic())
+    assert producer.add_offsets("") == E.NONE
+    assert producer.commit_offset("", 1) == E.INVALID_GROUP_ID
+
+
 def test_a_producer_is_fenced_by_its_successor(broker: Broker) -> None:
     """Whose initialisation aborts what the predecessor had begun."""
     old = broker.producer("fenced", broker.topic())

@@ -161,7 +161,7 @@ class GroupService:
         max_metadata_bytes = coordinator.settings.offset_metadata_max_bytes
         yield from commit.prepare(self._metadata.partitions, max_metadata_bytes, self._clock.wall_ms())
         group_id = commit.sender.group_id
-        error = coordinator.check(group_id, may_be_empty=True)
+        error = coordinator.check(group_id)
         if commit.partitions and not error:
             topic_partition = TopicPartition(OFFSETS_TOPIC, coordinator.partition_for(group_id))
             partition = self._replicas.get(topic_partition)
