@@ -156,6 +156,10 @@ READING = tuple(
         f"reassign-partitions {_AT} --list",
         f"reassign-partitions {_AT} --verify --reassignment-json-file {{folder}}/plan.json --preserve-throttles",
         f"reassign-partitions {_AT} --generate --topics-to-move-json-file {{folder}}/topics.json --broker-list 0",
+        f"transactions {_AT} list",
+        f"transactions {_AT} describe --transactional-id copy-1",
+        f"transactions {_AT} describe-producers --topic orders --partition 0",
+        f"features {_AT} describe",
         f"replica-verification {_AT} --once --time -2 --max-wait-ms 200",
     )
 )
@@ -210,6 +214,8 @@ OF_LIBRDKAFKA = (
     "e2e-latency {server} written 2 1 10",
     f"verifiable-producer {_BROKERS} --topic written --max-messages 3",
     f"verifiable-consumer {_BROKERS} --topic orders --group-id verifiable --max-messages 3",
+    "transactional-message-copier --broker-list {server} --input-topic orders --input-partition 0 --output-topic written "
+    "--max-messages 2 --consumer-group copiers --transactional-id copy-1",
     "mirror-maker --consumer.config {folder}/source.properties --producer.config {folder}/target.properties --include orders",
 )
 """Commands that read and write records: librdkafka takes most answers, and a process
