@@ -251,14 +251,14 @@ def append(
     requests: Sequence[Produce],
     now_ms: int,
     clock: Clock,
-    transactions: AddPartitionsToTxnManager,
+    transaction_verifier: AddPartitionsToTxnManager,
 ) -> AppendTask[None]:
     """Append what requests have, in their order; their outcomes say what came of it.
 
-    ``now_ms`` is wall time. Others may have
-    their turn at each yield; after that the ``clock`` gives the time again. What is behind the
-    request under way may be taken from ``requests`` then. Nothing is appended behind a failed
-    request with acks 0, whose answer is the end of its connection.
+    ``now_ms`` is wall time. Others may have their turn at each yield; after that the ``clock``
+    gives the time again. What is behind the request under way may be taken from ``requests`` then.
+    Nothing is appended behind a failed request with acks 0, whose answer is the end of its
+    connection.
     """
     runs = _Runs(replicas, now_ms, clock)
     opened = runs.opened
@@ -271,7 +271,7 @@ def append(
             if options is not checked:  # those of a producer's single batches are the same object
                 check_request(options)
                 if options.transactional_id is not None or len(batches) > 1:
-                    transaction = yield from _begin_transaction(runs, produce, transactions)
+                    transaction = yield from _begin_transaction(runs, produce, transaction_verifier)
                 else:
                     checked = options
         except KafkaError as error:
@@ -313,7 +313,7 @@ def append(
 
 
 def _begin_transaction(
-    runs: "_Runs", produce: Produce, transactions: AddPartitionsToTxnManager
+    runs: "_Runs", produce: Produce, transaction_verifier: AddPartitionsToTxnManager
 ) -> AppendTask[ProduceTransaction | None]:
     """Have the coordinator asked about partitions in which a request's transaction begins.
 
@@ -330,7 +330,7 @@ def _begin_transaction(
         return None
     version = options.version
     transaction = ProduceTransaction(
-        transactions,
+        transaction_verifier,
         TransactionalProducer(
             options.transactional_id, *producer, version >= _TRANSACTION_ABORTABLE, version >= _LEAVES_ADDING
         ),

@@ -68,8 +68,8 @@ class ProduceTransaction:
 
     __slots__ = ("_led", "_verification")
 
-    def __init__(self, transactions: AddPartitionsToTxnManager, producer: TransactionalProducer) -> None:
-        self._verification = transactions.begin(producer)
+    def __init__(self, verifier: AddPartitionsToTxnManager, producer: TransactionalProducer) -> None:
+        self._verification = verifier.begin(producer)
         self._led: set[TopicPartition] = set()
         """The partitions that this broker led when the verification began."""
 
