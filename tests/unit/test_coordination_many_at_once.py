@@ -290,7 +290,7 @@ def test_due_nodes_are_proposed_one_at_a_time_up_to_the_limit_the_oldest_first()
     harness.end_due()
     harness.sync()
     assert set(processor.database.tree.children["/"]) == {"y", "zookeeper"}
-    assert not processor.expirations.any
+    assert not processor.expirations.has_more
 
 
 def test_many_nodes_are_looked_at_in_steps() -> None:

@@ -41,7 +41,7 @@ class Expirations:
         """How many nodes may still be deleted."""
 
     @property
-    def any(self) -> bool:
+    def has_more(self) -> bool:
         """Whether `next` may find something."""
         return bool(self._sessions) or self._left > 0
 
@@ -59,7 +59,7 @@ class Expirations:
     def next(self) -> Session | str | None:
         """A session to close, or the path of a node to delete.
 
-        None: there is nothing in this step, see `any`."""
+        None: there is nothing in this step, see `has_more`."""
         if self._sessions:
             session = self._sessions.popleft()
             self._statistics.expired_sessions += 1

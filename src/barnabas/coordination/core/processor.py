@@ -365,7 +365,7 @@ class Processor:
         elif due is not None:
             close = WRITES[OpCode.CLOSE_SESSION]
             self._propose(due.id, None, 0, OpCode.CLOSE_SESSION, close, (), now_ms, wall_ms)
-        return self.expirations.any
+        return self.expirations.has_more
 
     # Writes
 

@@ -4,7 +4,8 @@ One event loop runs the `Processor`; a thread logs its transactions (`SyncReques
 Replies are collected while the loop works on the requests that have arrived, and each connection
 sends them in one piece.
 
-`SERVER_TRANSITIONS` says which states a server has, and what moves it from one to another.
+`SERVER_TRANSITIONS` in `server_state` says which states a server has, and what moves it from one to
+another.
 
 In ZooKeeper: ZooKeeperServer and NIOServerCnxnFactory.
 """
@@ -87,7 +88,7 @@ def _in_no_thread(*_: object) -> None:
 
 
 def _runner(clock: Clock) -> Runner:
-    """For commits, and for long lists for people. Neither waits for a disk."""
+    """For commits, and for long lists that operators ask for. Neither waits for a disk."""
 
     def call_later(delay_ms: int, work: Callable[[], object]) -> asyncio.TimerHandle:
         return asyncio.get_running_loop().call_later(delay_ms / 1000, work)
@@ -424,7 +425,7 @@ class CoordinationServer:
 
     # Connections
 
-    # An argument of `partial`.
+    # `ClientPorts` binds the first argument, one value for each kind of port.
     def _accept(self, is_secure: bool, connection: Connection) -> FrameHandler:
         peer = ClientTransport(
             self, connection, self._settings["jute.maxbuffer"], self._clock.monotonic_ms, self._loop.call_later
@@ -588,7 +589,7 @@ class CoordinationServer:
 
         Others have their turn between them."""
         processor, clock = self.processor, self._clock
-        more = processor.expirations.any
+        more = processor.expirations.has_more
         while more and self._states.is_serving and processor is self.processor:
             more = processor.propose_due(clock.monotonic_ms(), clock.wall_ms())
             if processor.unlogged:
