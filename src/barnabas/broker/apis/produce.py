@@ -12,6 +12,9 @@ If a request names a partition twice, the last records count.
 - 7: zstd (KIP-110).
 - 8: which records are wrong, and why (KIP-467).
 - 10: the new leader in tagged fields (KIP-951).
+- 11: TRANSACTION_ABORTABLE for a partition that is not part of the transaction (KIP-890).
+- 12: the broker adds partitions to the transaction, where transaction.version 2 is finalized
+  (KIP-890).
 - 13: topic ids instead of names (KIP-516).
 
 Errors: INVALID_REQUIRED_ACKS, INVALID_TOPIC_EXCEPTION (an internal topic), INVALID_RECORD,
@@ -21,6 +24,7 @@ NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, NOT_ENOUGH_REPLICAS,
 NOT_ENOUGH_REPLICAS_AFTER_APPEND, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
 REQUEST_TIMED_OUT; of transactions: INVALID_PRODUCER_ID_MAPPING (records of several producers),
 INVALID_TXN_STATE and TRANSACTION_ABORTABLE (a partition that is not part of the transaction),
+CONCURRENT_TRANSACTIONS (version 12: the transaction before is not over),
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED (transactional batches without a transactional id).
 """
 

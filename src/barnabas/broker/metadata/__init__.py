@@ -1,1 +1,5 @@
-"""A broker's metadata of the cluster, from UpdateMetadata (Kafka's `ZkMetadataCache`)."""
+"""A broker's metadata of the cluster (Kafka's `ZkMetadataCache`).
+
+`cache` has what UpdateMetadata brought, `features` the finalized features, which `service` reads
+from the znode ``/feature``.
+"""

@@ -1,9 +1,9 @@
 """The wait for acknowledgements: until the in-sync replicas have what was appended, or the
 disk, or the time is up.
 
-`Partition.acknowledgement` says when records may be acknowledged. Here is who waits for that:
-appends of Produce requests and of the group coordinator. Each partition's are looked at whenever it
-changes, in the order of their offsets.
+`Partition.acknowledgement` says when records may be acknowledged. Here the appends wait for that:
+those of Produce requests, of the group and the transaction coordinator, and markers of
+transactions. Each partition's are looked at whenever it changes, in the order of their offsets.
 
 In Kafka: `DelayedProduce`, one for each request; here requests of one connection that were
 appended together wait together.

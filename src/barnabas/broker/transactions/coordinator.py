@@ -76,7 +76,8 @@ class TransactionCoordinator:
         transaction_version: Callable[[], int] = lambda: 0,
     ) -> None:
         """``partition_of`` gives a transactional id's partition, ``take_producer_id`` a new id,
-        None if one must be waited for."""
+        None if one must be waited for. ``transaction_version`` gives the finalized level of that
+        feature, 0 for none."""
         self.settings = settings
         self.is_active = True
         self.ended = {True: 0, False: 0}
@@ -309,7 +310,7 @@ class TransactionCoordinator:
         the epoch before."""
         found = self._found(sender)
         if not isinstance(found, ErrorCode):
-            # Nobody has got the epoch that a decided transaction leaves behind.
+            # No producer has received the epoch that a decided transaction leaves behind.
             return ErrorCode.PRODUCER_FENCED if found[1].state.is_prepared else found
         transaction = None if self.check(sender.transactional_id) else self.find(sender.transactional_id)
         if transaction is None or not transaction.has_ended(sender.producer):
@@ -528,4 +529,4 @@ def _current_answer(transaction: TransactionMetadata) -> ProducerAnswer:
 
 
 def _no_answer(_: ErrorCode) -> None:
-    """Nobody has asked."""
+    """No request waits for this."""

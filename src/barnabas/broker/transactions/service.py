@@ -455,7 +455,7 @@ class TransactionService:
                 return
             records = piece.records
             if isinstance(records, FileSlice):
-                # The disk may have to be waited for. The slice keeps its file open,
+                # The read may wait for the disk. The slice keeps its file open,
                 # whatever becomes of the segment.
                 records = await future_of(self._runner, _beside(records.read))
                 if not self.coordinator.is_awaited(topic_partition.partition, leader_epoch):
@@ -475,7 +475,7 @@ def _beside(work: Callable[[], T]) -> Task[T]:
 
 
 def _answer(to: Callable[[Any], None], answer: Any) -> None:
-    """One that fails takes no answer of another producer with it."""
+    """Answer one producer. An exception here must not keep others from their answers."""
     try:
         to(answer)
     except Exception:

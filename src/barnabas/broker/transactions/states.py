@@ -2,19 +2,19 @@
 
     from                         when                                     to
     Empty, CompleteCommit        partitions are added                     Ongoing
-    or CompleteAbort
+    or CompleteAbort             InitProducerId                           Empty
+                                 EndTxn aborts, in version 2              PrepareAbort
     Ongoing                      partitions are added                     Ongoing
-    Ongoing                      EndTxn                                   PrepareCommit
+                                 EndTxn                                   PrepareCommit
                                                                           or PrepareAbort
-    Ongoing                      a newer producer, or the timeout         PrepareEpochFence
-    PrepareEpochFence            at once                                  PrepareAbort
+                                 a newer producer, or the timeout         PrepareAbort
     PrepareCommit                all markers are written                  CompleteCommit
     PrepareAbort                 all markers are written                  CompleteAbort
-    CompleteCommit               InitProducerId                           Empty
-    or CompleteAbort
 
-Empty, CompleteCommit and CompleteAbort lead to Dead when the transactional id has not
-been used for a long time.
+Empty, CompleteCommit and CompleteAbort lead to Dead when the transactional id has not been used for
+a long time. Kafka passes through PrepareEpochFence, which is never stored, on the way from Ongoing
+to PrepareAbort when it fences a producer. Here the epoch is raised and PrepareAbort prepared in one
+step; the state stands in the table for its name and number.
 """
 
 from enum import Enum
@@ -115,8 +115,9 @@ END_OUTCOMES_V2: dict[tuple[TransactionState, bool, bool], TransactionState | Er
     (_S.EMPTY, False, False): _S.PREPARE_ABORT,
 }
 """The same for version 2 (KIP-890), with whether the request is repeated: it has the epoch before.
-What is not here is of a producer that is fenced. A producer may abort what it has not begun,
-because only the coordinator knows whether a partition was added."""
+A combination that is not here belongs to a producer that is fenced, which is answered before. A
+producer may abort what it has not begun, because only the coordinator knows whether a partition was
+added."""
 
 
 def state_of_number(number: int) -> TransactionState | None:

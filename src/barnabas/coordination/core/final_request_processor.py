@@ -48,7 +48,8 @@ __all__ = ["FinalRequestProcessor", "SessionConnections"]
 
 _Committed = tuple[int, Change, ServerConnection | None, int, int, bytes | None]
 """The time from the decision to the commit; the change; the client that waits for an answer,
-since when, with which opcode, and the answer, or None where it is none of bytes."""
+since when, with which opcode, and the encoded answer; None where a session begins, or has
+moved: see `_answer_session`."""
 _CREATE_SESSION, _SYNC, _SESSION_MOVED = OpCode.CREATE_SESSION, OpCode.SYNC, ErrorCode.SESSION_MOVED
 
 
@@ -75,7 +76,7 @@ class FinalRequestProcessor:
         latency: Distribution | None,
         waiting: WaitingRequests,
         replies: ClientReplies,
-        connections: "SessionConnections",
+        connections: SessionConnections,
     ) -> None:
         """``latency`` gets the times from decisions to their commits."""
         self._database = database

@@ -46,13 +46,14 @@ _CREATE, _CREATE2 = OpCode.CREATE, OpCode.CREATE2
 _GREATEST = 0x7FFFFFFF
 _new = DataNode.new
 _OWNED = frozenset((OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL))
-"""Whose nodes belong to the server."""
+"""The operations whose nodes belong to the server, which deletes them: containers and TTL nodes."""
 
 _ACLs = Sequence[ACL] | None
 _Request = tuple[str, bytes | None, _ACLs, int, int]
 """Path, data, ACL, mode, and the TTL or 0."""
 _Transaction = tuple[str, bytes | None, _ACLs, int, int]
-"""Path, data, ACL, whether it is ephemeral or else whose it is, and the parent's cversion."""
+"""Path, data, ACL, whether it is ephemeral (createContainer and createTTL: its owner), and the
+parent's cversion."""
 
 
 def read_request(data: bytes, offset: int) -> tuple[int, PlainValues] | None:
