@@ -246,6 +246,8 @@ class TransactionScenario:
         await self._stop([each for each in self._workers if isinstance(each, TransactionalProducer)])
         await self._all_stable()
         if self._plan.copiers:
+            for worker in self._workers:
+                worker.is_calm = True
             await simulation.until(self._is_copied, _CAUGHT_UP_S, "the copiers catch up")
         await self._stop([each for each in self._workers if isinstance(each, TransactionalCopier)])
         await self._all_stable()

@@ -60,6 +60,8 @@ class _Transactional:
         self._repeated = RepeatedRequests(client.link.channels(), client.rng, repeated_share)
         client.observer.watch_transactions(facts, self._repeated.on_request)
         self.is_stopping = False
+        self.is_calm = False
+        """Whether it only commits from now on, so that what is left comes to an end."""
         self.task = client.spawn(self._run())
 
     async def _run(self) -> None:
@@ -107,7 +109,7 @@ class _Transactional:
             if not await self._fill(producer, transaction):
                 await producer.abort_transaction(_CALL_S)
                 return True
-            chance = self._rng.random()
+            chance = 1.0 if self.is_calm else self._rng.random()
             if chance < _DEATH_SHARE:
                 self._client.history.count("producers that died")
                 return False
@@ -244,7 +246,7 @@ class TransactionalCopier(_Transactional):
         group = await consumer.group_metadata()
         if group.generation_id < 0:  # such a commit is not fenced (KIP-447)
             raise CommitError(ErrorCode.ILLEGAL_GENERATION)
-        if self._rng.random() < _STALL_SHARE:
+        if not self.is_calm and self._rng.random() < _STALL_SHARE:
             self._client.history.count("copiers that stood still")
             await asyncio.sleep(self._rng.uniform(*_STALL_S))
         offsets: dict[TopicPartition, int] = {}
