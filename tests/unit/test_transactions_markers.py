@@ -8,6 +8,7 @@ from barnabas.base.ids import NO_BROKER, TopicPartition
 from barnabas.base.tasks import done_here
 from barnabas.broker.transactions.effects import Completion
 from barnabas.broker.transactions.markers import Marker, MarkerQueues, request_of
+from barnabas.broker.transactions.queries import describe_transaction
 from barnabas.broker.transactions.transaction import Partitions
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.write_txn_markers import (
@@ -208,6 +209,34 @@ def test_large_queue_is_sent_in_parts() -> None:
     while test.queues.brokers:
         sizes.append(sum(len(marker.numbers) for marker in test.queues.take(0)))
     assert sizes == [5_000, 5_000, 2_000]
+
+
+def test_many_topics_are_queued_and_sent_in_parts() -> None:
+    """A topic costs more than a partition, and a transaction may have thousands."""
+    test = Queued()
+    completion = test.ended("t", {f"t{number}": frozenset({0}) for number in range(2_500)})
+    assert len(list(test.queues.add(completion))) >= 2_500
+    requests = []
+    while test.queues.brokers:
+        requests.append(test.queues.take(0))
+    assert [len(markers) for markers in requests] == [1_000, 1_000, 500]
+    assert [test.answer(markers) for markers in requests] == [[], [], [completion]]
+
+
+def test_written_markers_leave_the_record_of_the_decision_as_it_is() -> None:
+    """A transaction loses its partitions one by one; what was stored, and is described meanwhile,
+    does not."""
+    test = Queued()
+    completion = test.ended()
+    _, stored = test.broker.log[-1]
+    assert stored is not None
+    described = describe_transaction(test.broker.coordinator, "t")
+    next(described)
+    for topic, numbers in PARTITIONS.items():
+        completion.transaction.remove_partitions(topic, numbers)
+    assert completion.transaction.partitions == {}
+    assert stored.partitions == PARTITIONS
+    assert {each.topic for each in done_here(described).topics} == PARTITIONS.keys()
 
 
 def test_marker_request_says_who_decided() -> None:

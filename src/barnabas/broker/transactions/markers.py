@@ -36,6 +36,8 @@ logger = logging.getLogger(__name__)
 _PARTITIONS_A_STEP = 256
 _PARTITIONS_A_REQUEST = 5_000
 """About; the markers of one topic of a transaction are not divided further."""
+_OF_A_TOPIC = 4
+"""A topic takes as long as this many more partitions."""
 
 _WRITTEN = frozenset((ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION))
 """A partition that cannot have markers cannot have records of the transaction either."""
@@ -85,6 +87,7 @@ class MarkerQueues:
     def add(self, completion: Completion) -> Task[bool]:
         """Queue the markers of a transaction; whether it needs none."""
         for topic, numbers in tuple(completion.transaction.partitions.items()):
+            yield None
             yield from self._add(completion, topic, numbers)
         return self._is_done(completion)
 
@@ -95,6 +98,7 @@ class MarkerQueues:
         waiting, self._waiting = self._waiting, []
         done: dict[Completion, None] = {}
         for marker in waiting:
+            yield None
             yield from self._add(*marker)
             if self._is_done(marker.completion):
                 done[marker.completion] = None
@@ -143,7 +147,7 @@ class MarkerQueues:
             at += 1
             if self._is_wanted(marker.completion):
                 taken.append(marker)
-                size += len(marker.numbers)
+                size += _OF_A_TOPIC + len(marker.numbers)
         if at < len(queue):
             self._queues[broker_id] = queue[at:]
         return taken

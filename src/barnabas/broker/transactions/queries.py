@@ -39,7 +39,7 @@ def describe_transaction(coordinator: TransactionCoordinator, transactional_id: 
         producer_epoch=transaction.producer_epoch,
         topics=[],
     )
-    for topic, numbers in transaction.partitions.items():
+    for topic, numbers in tuple(transaction.partitions.items()):
         described.topics.append(TopicData(topic=topic, partitions=sorted(numbers)))
         yield None
     return described

@@ -73,6 +73,7 @@ class TransactionMetadata:
     """The state of one transactional id."""
 
     __slots__ = (
+        "_owns_partitions",
         "client_version",
         "has_failed_fence",
         "last_producer_epoch",
@@ -107,6 +108,7 @@ class TransactionMetadata:
         self.start_ms: int
         self.update_ms: int
         self.client_version: int
+        self._owns_partitions: bool
         self._take(current)
 
     @classmethod
@@ -305,13 +307,16 @@ class TransactionMetadata:
     def remove_partitions(self, topic: str, numbers: frozenset[int]) -> None:
         """The markers of these partitions are written."""
         assert self.state.is_prepared
-        left = self.partitions.get(topic, frozenset()) - numbers
-        partitions = dict(self.partitions)
+        if not self._owns_partitions:
+            # Transitions share them. Copied once: there may be thousands of topics, each with its
+            # own call.
+            self.partitions = dict(self.partitions)
+            self._owns_partitions = True
+        partitions = self.partitions
+        assert isinstance(partitions, dict)
+        left = partitions.pop(topic, frozenset()) - numbers
         if left:
             partitions[topic] = left
-        else:
-            partitions.pop(topic, None)
-        self.partitions = partitions
 
     def _check_next(self, state: TransactionState) -> None:
         assert self.pending is None, f"{self.transactional_id} is on its way to {self.pending}"
@@ -365,6 +370,7 @@ class TransactionMetadata:
             self.update_ms,
             self.client_version,
         ) = transition
+        self._owns_partitions = False
 
 
 def is_exhausted(epoch: int) -> bool:
