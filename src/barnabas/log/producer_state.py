@@ -9,8 +9,8 @@ the first offset they do not cover) save reading it all again at a start.
 
 What is not in the log are verifications (KIP-890). Before a leader appends the first batch of a
 transaction, it asks the transaction coordinator whether the partition is part of that transaction.
-A `VerificationGuard` stands for the question. It is void once the transaction has a batch here, or
-a marker is appended: then the answer may be about an earlier transaction.
+A `VerificationGuard` stands for the question. It is no longer valid once the transaction has a
+batch here, or a marker is appended: then the answer may be about an earlier transaction.
 
 Snapshot file, big-endian: version 1 (2), CRC32C of all after it (4), number of entries (4), then
 an entry: producer id (8), producer epoch (2), last sequence (4), last offset (8), last offset -
@@ -154,8 +154,8 @@ class ProducerState:
         """First offset -> last offset of transactions whose marker is not below the
         high watermark yet."""
         self._verifications: dict[int, dict[tuple[str, int], VerificationGuard]] = {}
-        """Producer id -> transactional id and epoch -> guard. Who claims a producer id under
-        another transactional id does not touch the guard of its owner."""
+        """Producer id -> transactional id and epoch -> guard. A request with the same
+        producer id under another transactional id does not touch the guard of its owner."""
 
     # Verification
 
@@ -190,7 +190,7 @@ class ProducerState:
 
     @property
     def has_many_verifications(self) -> bool:
-        """Whether guards should not be kept for another attempt: anybody can begin one."""
+        """Whether guards should not be kept for another attempt: any client can begin one."""
         return len(self._verifications) > _MOST_VERIFICATIONS
 
     def refuse_verification(self, producer_id: int, guard: VerificationGuard) -> None:
@@ -205,7 +205,7 @@ class ProducerState:
             self._verifications.pop(producer_id, None)
 
     def holds(self, producer_id: int, epoch: int, guard: VerificationGuard) -> bool:
-        """Whether a guard is not void."""
+        """Whether a guard is still valid."""
         guards = self._verifications.get(producer_id, {})
         return any(other is guard and other_epoch == epoch for (_, other_epoch), other in guards.items())
 

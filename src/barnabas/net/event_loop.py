@@ -242,9 +242,9 @@ def place_of(callback: Callable[..., object], args: tuple[Any, ...] = ()) -> str
 
 
 def _peer_of(callback: Callable[..., object]) -> str:
-    """For whom a connection's callback ran.
+    """The peer of the connection whose callback ran.
 
-    No part of the place: a place for each connection would be too many."""
+    It does not belong to the place: a place for each connection would be too many."""
     peer = getattr(getattr(callback, "__self__", None), "peer", None)
     return f" for {peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) >= 2 else ""
 

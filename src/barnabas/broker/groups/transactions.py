@@ -77,7 +77,7 @@ class OpenTransactions:
         """A marker is in the log of a partition, and replicated."""
         partition = self._partitions.get(number)
         if partition is None:
-            return  # who loads it finds the marker in the log
+            return  # the next coordinator finds the marker in the log
         marker = _Marker(producer_id, marker_offset, is_commit)
         if partition.markers is None:
             self._end(partition, marker)
