@@ -232,6 +232,22 @@ def test_last_epoch_fences_however_often_its_record_fails() -> None:
     assert broker.found().state is _S.COMPLETE_ABORT
 
 
+def test_open_transaction_of_the_last_epoch_times_out_beside_others() -> None:
+    """A record may say so, though no producer gets that epoch."""
+    broker = Coordinated()
+    broker.coordinator.start_deadlines(broker.now)
+    broker.begun(broker.producer("other"), PARTITIONS)
+    broker.begun(exhausted(broker), PARTITIONS)
+    transactional_id, value = broker.log[-1]
+    assert value is not None
+    broker.log[-1] = (transactional_id, value._replace(producer_epoch=(1 << 15) - 1))
+    broker.load_log(1)
+    broker.tick(80_000)
+    broker.settle()
+    assert [broker.found(name).state for name in ("t", "other")] == [_S.COMPLETE_ABORT] * 2
+    assert broker.producer().producer_epoch == 0
+
+
 # Partitions
 
 
@@ -746,6 +762,7 @@ def test_log_of_any_history_obeys_the_protocol(history: list[tuple[str, int]], v
     model.broker.version = version
     for kind, number in history:
         model.act(kind, number)
+    model.broker.tick(100)  # a last record that has failed is written again
     while model.broker.appends or model.broker.completions:
         model.broker.settle()
         model.broker.tick(100)

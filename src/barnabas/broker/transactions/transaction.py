@@ -266,9 +266,10 @@ class TransactionMetadata:
         The epoch holds from now on, whatever becomes of the record.
         """
         assert self.state is TransactionState.ONGOING
-        assert self.has_failed_fence or self.producer_epoch < _LAST_EPOCH
         if not self.has_failed_fence:
-            self.producer_epoch += 1
+            # No producer gets the last epoch, but a record may have it: one that a stranger guessed
+            # while the record of the fencing failed. Such a transaction has to end, too.
+            self.producer_epoch = min(self.producer_epoch + 1, _LAST_EPOCH)
         self.last_producer_epoch = NO_PRODUCER_EPOCH
         return self.prepare_end(TransactionState.PREPARE_ABORT, wall_ms, version=version)
 
