@@ -77,7 +77,7 @@ def forget_the_time_out() -> None:
     """A transaction whose producer is gone stays open for ever."""
     from barnabas.broker.transactions.deadlines import Deadlines
 
-    patch(Deadlines, "pop_timed_out", lambda self, wall_ms: self.to_abort.clear() or [])
+    patch(Deadlines, "pop_timed_out", lambda self, wall_ms: setattr(self, "to_abort", None) or [])
 
 
 def show_offsets_before_the_commit() -> None:

@@ -435,13 +435,11 @@ class TransactionCoordinator:
             due.expiry_ms = now.ms + (1 if due.to_expire else settings.expiration_interval_ms)
         return self._take()
 
-    def _everything(self) -> list[tuple[Owned, TransactionMetadata]]:
-        return [
-            (owned, transaction)
-            for owned in self._partitions.values()
-            if not owned.is_loading
-            for transaction in owned.transactions.values()
-        ]
+    def _everything(self) -> Iterator[tuple[Owned, TransactionMetadata]]:
+        """The transactions of each partition as they are when its turn comes."""
+        for owned in tuple(self._partitions.values()):
+            for transaction in () if owned.is_loading else tuple(owned.transactions.values()):
+                yield owned, transaction
 
     def _is_here(self, owned: Owned, transaction: TransactionMetadata) -> bool:
         return (

@@ -5,6 +5,7 @@ of appends to try again of `TransactionMarkerChannelManager`.
 """
 
 from collections import deque
+from collections.abc import Callable, Iterator
 
 from barnabas.broker.transactions.effects import Completion, Owned
 from barnabas.broker.transactions.states import TransactionState
@@ -15,6 +16,11 @@ __all__ = ["Deadlines"]
 _TRANSACTIONS_A_STEP = 2_000
 """How many transactions are looked at at a time: about a millisecond."""
 _TOMBSTONES_A_STEP = 256
+"""They are one append for each partition."""
+_ABORTS_A_STEP = 32
+"""Each is an append of its own."""
+
+Found = tuple[Owned, TransactionMetadata]
 
 
 class Deadlines:
@@ -23,9 +29,9 @@ class Deadlines:
     def __init__(self) -> None:
         self.abort_ms: int | None = None
         self.expiry_ms: int | None = None
-        self.to_abort: list[tuple[Owned, TransactionMetadata]] = []
-        """The transactions that this check has yet to look at, the last one first."""
-        self.to_expire: list[tuple[Owned, TransactionMetadata]] = []
+        self.to_abort: Iterator[Found] | None = None
+        """The transactions that this check has yet to look at."""
+        self.to_expire: Iterator[Found] | None = None
         self._retries: deque[tuple[int, Completion]] = deque()
 
     def start(self, abort_ms: int, expiry_ms: int) -> None:
@@ -57,25 +63,35 @@ class Deadlines:
             due.append(self._retries.popleft()[1])
         return due
 
-    def pop_timed_out(self, wall_ms: int) -> list[tuple[Owned, TransactionMetadata]]:
+    def pop_timed_out(self, wall_ms: int) -> list[Found]:
         """Look at some transactions: those that are open for longer than their producers have asked
         for."""
-        left = self.to_abort
-        return [
-            (owned, transaction)
-            for owned, transaction in (left.pop() for _ in range(min(len(left), _TRANSACTIONS_A_STEP)))
-            if transaction.state is TransactionState.ONGOING
-            and transaction.pending is None
-            and transaction.start_ms + transaction.timeout_ms < wall_ms
-        ]
-
-    def pop_expired(self, before_ms: int) -> list[tuple[Owned, TransactionMetadata]]:
-        """Look at some transactions: those over that were last used at or before a time."""
-        left, found = self.to_expire, []
-        for _ in range(min(len(left), _TRANSACTIONS_A_STEP)):
-            owned, transaction = left.pop()
-            if transaction.is_over and transaction.pending is None and transaction.update_ms <= before_ms:
-                found.append((owned, transaction))
-                if len(found) == _TOMBSTONES_A_STEP:
-                    break
+        found, self.to_abort = _look(
+            self.to_abort,
+            lambda each: each.state is TransactionState.ONGOING and each.start_ms + each.timeout_ms < wall_ms,
+            _ABORTS_A_STEP,
+        )
         return found
+
+    def pop_expired(self, before_ms: int) -> list[Found]:
+        """Look at some transactions: those over that were last used at or before a time."""
+        found, self.to_expire = _look(
+            self.to_expire, lambda each: each.is_over and each.update_ms <= before_ms, _TOMBSTONES_A_STEP
+        )
+        return found
+
+
+def _look(
+    left: Iterator[Found] | None, is_due: Callable[[TransactionMetadata], bool], most: int
+) -> tuple[list[Found], Iterator[Found] | None]:
+    """Look at some of those left, until so many are due.
+
+    Those, and what is left, None for nothing."""
+    found: list[Found] = []
+    for seen, each in enumerate(left or (), 1):
+        _, transaction = each
+        if transaction.pending is None and is_due(transaction):
+            found.append(each)
+        if seen == _TRANSACTIONS_A_STEP or len(found) == most:
+            return found, left
+    return found, None
