@@ -20,7 +20,7 @@ _TOMBSTONES_A_STEP = 256
 _ABORTS_A_STEP = 32
 """Each is an append of its own."""
 
-Found = tuple[Owned, TransactionMetadata]
+_Found = tuple[Owned, TransactionMetadata]
 
 
 class Deadlines:
@@ -29,9 +29,9 @@ class Deadlines:
     def __init__(self) -> None:
         self.abort_ms: int | None = None
         self.expiry_ms: int | None = None
-        self.to_abort: Iterator[Found] | None = None
+        self.to_abort: Iterator[_Found] | None = None
         """The transactions that this check has yet to look at."""
-        self.to_expire: Iterator[Found] | None = None
+        self.to_expire: Iterator[_Found] | None = None
         self._retries: deque[tuple[int, Completion]] = deque()
 
     def start(self, abort_ms: int, expiry_ms: int) -> None:
@@ -63,7 +63,7 @@ class Deadlines:
             due.append(self._retries.popleft()[1])
         return due
 
-    def pop_timed_out(self, wall_ms: int) -> list[Found]:
+    def pop_timed_out(self, wall_ms: int) -> list[_Found]:
         """Look at some transactions: those that are open for longer than their producers have asked
         for."""
         found, self.to_abort = _look(
@@ -73,7 +73,7 @@ class Deadlines:
         )
         return found
 
-    def pop_expired(self, before_ms: int) -> list[Found]:
+    def pop_expired(self, before_ms: int) -> list[_Found]:
         """Look at some transactions: those over that were last used at or before a time."""
         found, self.to_expire = _look(
             self.to_expire, lambda each: each.is_over and each.update_ms <= before_ms, _TOMBSTONES_A_STEP
@@ -82,12 +82,12 @@ class Deadlines:
 
 
 def _look(
-    left: Iterator[Found] | None, is_due: Callable[[TransactionMetadata], bool], most: int
-) -> tuple[list[Found], Iterator[Found] | None]:
+    left: Iterator[_Found] | None, is_due: Callable[[TransactionMetadata], bool], most: int
+) -> tuple[list[_Found], Iterator[_Found] | None]:
     """Look at some of those left, until so many are due.
 
     Those, and what is left, None for nothing."""
-    found: list[Found] = []
+    found: list[_Found] = []
     for seen, each in enumerate(left or (), 1):
         _, transaction = each
         if transaction.pending is None and is_due(transaction):
