@@ -18,6 +18,7 @@ import confluent_kafka
 from barnabas.base.ids import TopicPartition
 from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.client.errors import (
+    AuthorizationError,
     ClientError,
     ConfigurationError,
     LibrdkafkaOnlyError,
@@ -109,6 +110,8 @@ def _transaction_error(error: Any, what: str) -> ClientError:
     """The error with what comes next: librdkafka says it of each."""
     fitting = classify(error, what)
     if error.fatal():
+        if isinstance(fitting, AuthorizationError):
+            return fitting  # its own remedy comes first: a new producer without the right fails, too
         return _with_remedy(fitting, "make a new producer: this one cannot continue")
     if error.txn_requires_abort():
         message = fitting.message if isinstance(fitting, RefusedError) else str(fitting)
