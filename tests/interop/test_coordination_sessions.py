@@ -127,7 +127,13 @@ def expired(members: Ensemble, number: int) -> Story:
     port = members.members[number].client_port
     client = RawClient(port, timeout_ms=2 * _TICK_MS)
     session = client.response.session_id, client.response.password
-    return [("silence", until_closed(client)), ("its session", attach(port, session)[0])]
+    story: Story = [("silence", until_closed(client))]
+    # As in `moved`: the member must have learned of the end before it is asked.
+    other, _ = begin(port)
+    story.append(("sync", code(other, OpCode.SYNC, SyncRequest("/"))))
+    other.call(OpCode.CLOSE_SESSION)
+    story.append(("its session", attach(port, session)[0]))
+    return story
 
 
 def without_a_quorum(members: Ensemble) -> Story:
