@@ -61,8 +61,8 @@ RULES = [
     ),
     Rule(
         "markers are written when all in-sync replicas know the decision",
-        "broker/transactions/service.py",
-        "if partition is not None and not partition.all_in_sync_have(loaded.end_offset):",
+        "broker/coordinators/service.py",
+        "if partition is not None and not partition.all_in_sync_have(load.end_offset):",
         "if False:",
         _SERVICE + "test_transactions_are_served_when_all_in_sync_replicas_have_them",
     ),

@@ -21,6 +21,7 @@ from typing import Any
 from barnabas.base.clock import Now
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
+from barnabas.broker.coordinators.partitions import LedPartition, LedPartitions
 from barnabas.broker.groups.commits import OffsetCommit, check_sender, check_transactional_sender, commit_error
 from barnabas.broker.groups.deleted_partitions import DeletedPartitions
 from barnabas.broker.groups.effects import Append, Effect, GroupSettings, Outbox
@@ -64,15 +65,13 @@ def _is_too_large(request: JoinGroupRequest) -> bool:
     )
 
 
-class _Partition:
+class _Partition(LedPartition):
     """A partition of ``__consumer_offsets`` that this broker leads."""
 
-    __slots__ = ("group_ids", "is_loading", "leader_epoch", "loading_epoch")
+    __slots__ = ("group_ids",)
 
-    def __init__(self, leader_epoch: int) -> None:
-        self.leader_epoch = leader_epoch
-        self.loading_epoch = leader_epoch
-        self.is_loading = True
+    def __init__(self, number: int, leader_epoch: int) -> None:
+        super().__init__(number, leader_epoch)
         self.group_ids: set[str] = set()
 
 
@@ -84,7 +83,7 @@ class GroupCoordinator:
         self.partition_count = 50
         """Partitions of ``__consumer_offsets``; the edge sets it to what the topic has."""
         self.is_active = True
-        self._partitions: dict[int, _Partition] = {}
+        self._partitions = LedPartitions(_Partition)
         self._groups: dict[str, Group] = {}
         self.transactions = OpenTransactions(self._groups.get)
         self._to_expire: list[Group] = []
@@ -124,7 +123,7 @@ class GroupCoordinator:
 
     @property
     def is_loading(self) -> bool:
-        return any(partition.is_loading for partition in self._partitions.values())
+        return self._partitions.is_loading
 
     def reply(self, to: Any, response: Any) -> None:
         """Add an answer to the effects of the current step (for the callbacks of appends)."""
@@ -398,18 +397,14 @@ class GroupCoordinator:
         """This broker leads the partition now.
 
         False when there is nothing to do (an old epoch, or loaded already)."""
-        known = self._partitions.get(partition)
-        if known is not None:
-            known.leader_epoch = max(known.leader_epoch, leader_epoch)
-            return False
-        self._partitions[partition] = _Partition(leader_epoch)
-        self.transactions.start_loading(partition)
-        return True
+        begins = self._partitions.start_loading(partition, leader_epoch)
+        if begins:
+            self.transactions.start_loading(partition)
+        return begins
 
     def is_awaited(self, partition: int, leader_epoch: int) -> bool:
         """Whether the loading that `start_loading` began for the epoch is still wanted."""
-        owned = self._partitions.get(partition)
-        return owned is not None and owned.is_loading and owned.loading_epoch == leader_epoch
+        return self._partitions.is_awaited(partition, leader_epoch)
 
     def finish_loading(self, partition: int, leader_epoch: int, loader: Loader, now: Now) -> list[Effect]:
         """Serve the groups that the partition's log holds, unless the partition was
@@ -430,10 +425,9 @@ class GroupCoordinator:
     def unload(self, partition: int, leader_epoch: int | None, now: Now) -> list[Effect]:
         """Another broker leads the partition, in ``leader_epoch``, or it was deleted (None)."""
         self._out.now = now
-        owned = self._partitions.get(partition)
-        if owned is None or (leader_epoch is not None and leader_epoch < owned.leader_epoch):
+        owned = self._partitions.unload(partition, leader_epoch)
+        if owned is None:
             return []
-        del self._partitions[partition]
         self.transactions.unload(partition)
         for group_id in owned.group_ids:
             group = self._groups.pop(group_id)

@@ -14,11 +14,11 @@ from itertools import islice, repeat
 from struct import Struct, unpack
 from typing import Any
 
-from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Buffer
 from barnabas.base.ids import TopicPartition
 from barnabas.base.tasks import Beside
 from barnabas.base.tuples import new_tuple
+from barnabas.broker.coordinators.playback import BYTES_A_STEP, CoordinatorPlayback
 from barnabas.broker.groups.group import Group
 from barnabas.broker.groups.offsets import NO_EXPIRATION, CommittedOffset
 from barnabas.broker.groups.records import GroupRecord, OffsetRecord, decode_record
@@ -29,8 +29,8 @@ from barnabas.wire.kafka.coordinator_records import (
     unpack_offset_key,
     unpack_plain_offset,
 )
-from barnabas.wire.kafka.errors import KafkaError, MalformedMessageError
-from barnabas.wire.kafka.records.batch_header import BatchHeader, read_headers
+from barnabas.wire.kafka.errors import MalformedMessageError
+from barnabas.wire.kafka.records.batch_header import BatchHeader
 from barnabas.wire.kafka.records.contents import are_uniform, uniform_runs
 from barnabas.wire.kafka.records.control import read_end_marker
 from barnabas.wire.kafka.records.records import pairs_of, unpack_records
@@ -38,7 +38,6 @@ from barnabas.wire.kafka.records.records import pairs_of, unpack_records
 __all__ = ["Loader"]
 
 _RECORDS_A_STEP = 1_000
-_BYTES_A_STEP = 64 * 1024
 _MANY_RECORDS = 8
 """In fewer, to look whether they are uniform takes longer than to read them."""
 _PARTITION_BYTES = 4
@@ -53,15 +52,13 @@ length says which of the two it is (`_PLAIN_FIELDS`); both are in one table, bec
 of a key replaces the other. The base offset is last in both."""
 
 
-class Loader:
+class Loader(CoordinatorPlayback):
     """Collects the records of one partition, in the order of the log, and makes groups of them."""
 
     def __init__(self, partition: int) -> None:
+        super().__init__()
         self.groups: dict[str, Group] = {}
         """The result, once `steps` is exhausted."""
-        self.unreadable: list[str] = []
-        """The errors of records that were skipped. Keys that later versions of Kafka write are
-        skipped without a report."""
         self._partition = partition
         self._latest: dict[bytes, dict[bytes, _Latest]] = {}
         """Keyed by all but the last four bytes of the record's key, then by these. For an offset
@@ -70,23 +67,6 @@ class Loader:
         self.open_transactions: dict[int, set[str]] = {}
         """Producer ids without a marker behind their offsets, with the groups that these are
         of; known with ``groups``."""
-
-    def read(self, batches: Buffer) -> Iterator[int]:
-        """Read a piece of the log.
-
-        Yields, every few milliseconds of work, where to continue reading."""
-        unread_bytes = 0
-        for offset, header in read_headers(batches):
-            try:
-                self._add_batch(batches, offset, header)
-            except (CorruptDataError, KafkaError) as error:
-                self.unreadable.append(f"batch at offset {header.base_offset}: {error}")
-            unread_bytes += header.size_bytes
-            if unread_bytes >= _BYTES_A_STEP:
-                unread_bytes = 0
-                yield header.last_offset + 1
-        if unread_bytes:
-            yield header.last_offset + 1
 
     def _add_batch(self, batches: Buffer, offset: int, header: BatchHeader) -> None:
         if header.is_control:
@@ -176,7 +156,7 @@ class Loader:
                 large = {
                     tail: latest
                     for tail, latest in some
-                    if len(latest) != _PLAIN_FIELDS and len(latest[0] or b"") > _BYTES_A_STEP
+                    if len(latest) != _PLAIN_FIELDS and len(latest[0] or b"") > BYTES_A_STEP
                 }
                 for tail, (value, base_offset) in large.items():
                     yield Beside(partial(self._apply, head + tail, value, base_offset))

@@ -10,20 +10,17 @@ Meanwhile requests get COORDINATOR_LOAD_IN_PROGRESS.
 In Kafka: `GroupCoordinatorAdapter`, and the loading and appending of `GroupMetadataManager`.
 """
 
-import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Hashable, Sequence
-from functools import partial
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 from barnabas.base.clock import CallLater, Clock, Now, Timer
-from barnabas.base.errors import BarnabasError, CorruptDataError
-from barnabas.base.files import Buffer, FileSlice
+from barnabas.base.files import Buffer
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.base.task_futures import future_of
 from barnabas.base.tasks import Beside, Runner, Task
 from barnabas.broker.configuration.broker_config import BrokerConfig
+from barnabas.broker.coordinators.service import CoordinatorLoader
 from barnabas.broker.groups.commits import CommitTransaction, OffsetCommit, commit_error
 from barnabas.broker.groups.coordinator import GroupCoordinator
 from barnabas.broker.groups.deletion import GroupDeletion, delete_offsets, prepare_offset_deletion
@@ -35,7 +32,6 @@ from barnabas.broker.metadata.internal_topics import OFFSETS_TOPIC
 from barnabas.broker.replication.delayed_produce import DelayedProduce
 from barnabas.broker.replication.partition import ALL_IN_SYNC, Partition
 from barnabas.broker.replication.produce_append import AppendTask
-from barnabas.broker.replication.reads import LOG_END
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.replication.transaction_verification import AddPartitionsToTxnManager, TransactionalProducer
 from barnabas.broker.requests.purgatory import Purgatory
@@ -57,13 +53,10 @@ logger = logging.getLogger(__name__)
 
 _LATE_COMMIT_TIMEOUT_MS = 3_600_000
 _LATE_MS = 500
-_IN_SYNC_CHECK_MS = 500
-_REPORTED_WAIT_MS = 5_000
 _GRACE_MS = 200
 _LEAVING_A_STEP = 64
 
 ReplyTo = Callable[[Any], None]
-T = TypeVar("T")
 
 
 class GroupService:
@@ -95,12 +88,21 @@ class GroupService:
         self._encoding = runner.lane()
         """Appends that wait for a large batch to be encoded."""
         self._commit_timeout_ms: int = config["offsets.commit.timeout.ms"]
-        self._load_bytes: int = config["offsets.load.buffer.size"]
         self._compression = CompressionType(config["offsets.topic.compression.codec"])
         self._timer: Timer | None = None
         self._timer_ms = 0
         self._stored_partitions = 0
         self.coordinator = GroupCoordinator(GroupSettings.of(config.values), rng)
+        self._loader = CoordinatorLoader(
+            self.coordinator,
+            "groups",
+            config["offsets.load.buffer.size"],
+            replicas=replicas,
+            purgatory=purgatory,
+            clock=clock,
+            runner=runner,
+            spawn=spawn,
+        )
         self._update_partition_count()
 
     def start(self, stored_partitions: int = 0) -> None:
@@ -362,108 +364,27 @@ class GroupService:
         for partition in gained:
             if partition.topic_partition.topic == OFFSETS_TOPIC:
                 self._update_partition_count()
-                if self.coordinator.start_loading(partition.topic_partition.partition, partition.leader_epoch):
-                    self._spawn(self._load(partition.topic_partition, partition.leader_epoch))
+                self._load(partition)
 
-    async def _load(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
-        """Read a partition from its start to its end, then serve its groups
-        (`GroupMetadataManager.loadGroupsAndOffsets`)."""
-        loader = Loader(topic_partition.partition)
-        started_ms = self._clock.monotonic_ms()
-        try:
-            await self._read_log(topic_partition, leader_epoch, loader)
-        except (BarnabasError, OSError) as error:
-            # Serve what could be read, as Kafka does, rather than refuse all groups
-            # of the partition.
-            logger.error("Groups of %s are incomplete, its log cannot be read: %s", topic_partition, error)
-        for step in loader.steps():
-            if step is None:
-                await asyncio.sleep(0)
-            else:
-                await future_of(self._runner, _only(step))
-        for problem in loader.unreadable:
-            logger.warning("Left out of the groups of %s: %s", topic_partition, problem)
-        partition = self._replicas.get(topic_partition)
-        end_offset = 0 if partition is None else partition.log.log_end_offset
-        self._serve_when_in_sync(_Loaded(topic_partition, leader_epoch, loader, end_offset, started_ms))
-
-    def _serve_when_in_sync(self, loaded: "_Loaded") -> None:
-        """Serve the groups as soon as all in-sync replicas have the records that were read.
-
-        A follower that lacks one of them may lead next: without the record it would begin the same
-        generation again, with another assignment. Kafka's coordinator does not wait. No record is
-        appended here before the groups are served.
-        """
-        if self._try_to_serve(loaded, None):
+    def _load(self, partition: Partition) -> None:
+        """Load a partition's groups (`GroupMetadataManager.loadGroupsAndOffsets`)."""
+        topic_partition, leader_epoch = partition.topic_partition, partition.leader_epoch
+        number = topic_partition.partition
+        if not self.coordinator.start_loading(number, leader_epoch):
             return
-        if not loaded.is_reported and self._clock.monotonic_ms() - loaded.started_ms >= _REPORTED_WAIT_MS:
-            loaded.is_reported = True
-            logger.warning(
-                "Groups of %s cannot be served yet: an in-sync replica has not fetched up to offset %d. They are served "
-                "when it has, or has left the in-sync set after replica.lag.time.max.ms",
-                loaded.topic_partition,
-                loaded.end_offset,
+        loader = Loader(number)
+
+        def serve(took_ms: int) -> None:
+            self._perform(self.coordinator.finish_loading(number, leader_epoch, loader, self._now()))
+            logger.log(
+                logging.INFO if loader.groups else logging.DEBUG,
+                "Loaded %d groups of %s in %d ms",
+                len(loader.groups),
+                topic_partition,
+                took_ms,
             )
-        self._purgatory.watch(
-            [loaded.topic_partition],
-            partial(self._try_to_serve, loaded),
-            partial(self._serve_when_in_sync, loaded),
-            _IN_SYNC_CHECK_MS,
-        )
 
-    def _try_to_serve(self, loaded: "_Loaded", _: Hashable) -> bool:
-        """Whether the groups are served, or not wanted any more."""
-        coordinator, topic_partition = self.coordinator, loaded.topic_partition
-        number, leader_epoch = topic_partition.partition, loaded.leader_epoch
-        if not coordinator.is_active or not coordinator.is_awaited(number, leader_epoch):
-            return True
-        partition = self._replicas.get(topic_partition)
-        if partition is not None and not partition.all_in_sync_have(loaded.end_offset):
-            return False
-        groups = loaded.loader.groups
-        self._perform(coordinator.finish_loading(number, leader_epoch, loaded.loader, self._now()))
-        logger.log(
-            logging.INFO if groups else logging.DEBUG,
-            "Loaded %d groups of %s in %d ms",
-            len(groups),
-            topic_partition,
-            self._clock.monotonic_ms() - loaded.started_ms,
-        )
-        return True
-
-    async def _read_log(self, topic_partition: TopicPartition, leader_epoch: int, loader: Loader) -> None:
-        replicas = self._replicas
-        replica = replicas.get(topic_partition)
-        if replica is None or replica.log is None:
-            return
-        offset = replica.log.log_start_offset
-        while self.coordinator.is_awaited(topic_partition.partition, leader_epoch):
-            piece = replicas.read(topic_partition, offset, self._load_bytes, isolation=LOG_END, min_one_batch=True)
-            if not piece.size_bytes:
-                return
-            records = piece.records
-            if isinstance(records, FileSlice):
-                # The disk may have to be waited for. The slice keeps its file open,
-                # whatever becomes of the segment.
-                records = await future_of(self._runner, _beside(records.read))
-                if not self.coordinator.is_awaited(topic_partition.partition, leader_epoch):
-                    return  # and perhaps it was truncated meanwhile
-            before = offset
-            for next_offset in loader.read(records):
-                offset = next_offset
-                await asyncio.sleep(0)
-            if offset == before:
-                raise CorruptDataError(f"no whole batch at offset {offset}")
-
-
-def _only(step: Beside) -> Task[None]:
-    yield step
-
-
-def _beside(work: Callable[[], T]) -> Task[T]:
-    results: list[T] = []
-    yield Beside(lambda: results.append(work()))
-    return results[0]
+        self._loader.load(partition, loader, serve)
 
 
 def _send(replies: Sequence[Reply | Replies]) -> Task[None]:
@@ -483,21 +404,3 @@ def _answer(to: ReplyTo, respond: Callable[[Any], Any], about: Any) -> None:
         to(respond(about))
     except Exception:
         logger.exception("A member of a group could not be answered")
-
-
-class _Loaded:
-    """The groups of a partition that were read, until they are served.
-
-    In no cycle, for it may hold many offsets."""
-
-    __slots__ = ("end_offset", "is_reported", "leader_epoch", "loader", "started_ms", "topic_partition")
-
-    def __init__(
-        self, topic_partition: TopicPartition, leader_epoch: int, loader: Loader, end_offset: int, started_ms: int
-    ) -> None:
-        self.topic_partition = topic_partition
-        self.leader_epoch = leader_epoch
-        self.loader = loader
-        self.end_offset = end_offset
-        self.started_ms = started_ms
-        self.is_reported = False

@@ -25,6 +25,7 @@ from functools import partial
 from typing import Any
 
 from barnabas.base.clock import Now
+from barnabas.broker.coordinators.partitions import LedPartitions
 from barnabas.broker.transactions.deadlines import Deadlines
 from barnabas.broker.transactions.effects import (
     AnswerProducer,
@@ -85,7 +86,7 @@ class TransactionCoordinator:
         self._partition_of = partition_of
         self._take_producer_id = take_producer_id
         self._transaction_version = transaction_version
-        self._partitions: dict[int, Owned] = {}
+        self._partitions = LedPartitions(Owned)
         self._deadlines = Deadlines()
         self._now = Now(0, 0)
         self._effects: list[TransactionEffect] = []
@@ -116,7 +117,7 @@ class TransactionCoordinator:
 
     @property
     def is_loading(self) -> bool:
-        return any(owned.is_loading for owned in self._partitions.values())
+        return self._partitions.is_loading
 
     def _found(self, sender: TransactionSender) -> tuple[Owned, TransactionMetadata] | ErrorCode:
         """The transaction of a producer, or why the producer has none."""
@@ -474,17 +475,11 @@ class TransactionCoordinator:
         """This broker leads the partition now.
 
         False when there is nothing to do (an old epoch, or loaded already)."""
-        known = self._partitions.get(number)
-        if known is not None:
-            known.leader_epoch = max(known.leader_epoch, leader_epoch)
-            return False
-        self._partitions[number] = Owned(number, leader_epoch)
-        return True
+        return self._partitions.start_loading(number, leader_epoch)
 
     def is_awaited(self, number: int, leader_epoch: int) -> bool:
         """Whether the loading that `start_loading` began for the epoch is still wanted."""
-        owned = self._partitions.get(number)
-        return owned is not None and owned.is_loading and owned.coordinator_epoch == leader_epoch
+        return self._partitions.is_awaited(number, leader_epoch)
 
     def finish_loading(
         self, number: int, leader_epoch: int, transactions: dict[str, TransactionMetadata], now: Now
@@ -508,9 +503,7 @@ class TransactionCoordinator:
 
     def unload(self, number: int, leader_epoch: int | None) -> None:
         """Another broker leads the partition, in ``leader_epoch``, or it was deleted (None)."""
-        owned = self._partitions.get(number)
-        if owned is not None and (leader_epoch is None or leader_epoch >= owned.leader_epoch):
-            del self._partitions[number]
+        self._partitions.unload(number, leader_epoch)
 
 
 def _needs_producer_id(transaction: TransactionMetadata | None, request: InitProducerId) -> bool:

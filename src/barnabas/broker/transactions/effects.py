@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from barnabas.base.clock import Now
 from barnabas.base.settings import Values
+from barnabas.broker.coordinators.partitions import LedPartition
 from barnabas.broker.transactions.transaction import (
     ProducerIdAndEpoch,
     TransactionMetadata,
@@ -62,19 +63,19 @@ class ProducerAnswer(NamedTuple):
     producer_epoch: int = NO_PRODUCER_EPOCH
 
 
-class Owned:
+class Owned(LedPartition):
     """A partition of ``__transaction_state`` that this broker leads."""
 
-    __slots__ = ("coordinator_epoch", "is_loading", "leader_epoch", "number", "transactions")
+    __slots__ = ("transactions",)
 
     def __init__(self, number: int, leader_epoch: int) -> None:
-        self.number = number
-        self.leader_epoch = leader_epoch
-        self.coordinator_epoch = leader_epoch
-        """The leader epoch in which it was loaded. Markers carry it, and leaders refuse those
-        of earlier coordinators."""
-        self.is_loading = True
+        super().__init__(number, leader_epoch)
         self.transactions: dict[str, TransactionMetadata] = {}
+
+    @property
+    def coordinator_epoch(self) -> int:
+        """What markers carry: leaders refuse those of earlier coordinators."""
+        return self.loading_epoch
 
 
 class AnswerProducer(NamedTuple):

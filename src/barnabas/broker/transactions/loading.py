@@ -9,50 +9,34 @@ In Kafka: `TransactionStateManager.loadTransactionMetadata`.
 
 from collections.abc import Iterator
 
-from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Buffer
+from barnabas.broker.coordinators.playback import CoordinatorPlayback
 from barnabas.broker.transactions.records import decode_transaction_state
 from barnabas.broker.transactions.transaction import TransactionMetadata
-from barnabas.wire.kafka.errors import KafkaError, MalformedMessageError
-from barnabas.wire.kafka.records.batch_header import read_headers
+from barnabas.wire.kafka.errors import MalformedMessageError
+from barnabas.wire.kafka.records.batch_header import BatchHeader
 from barnabas.wire.kafka.records.records import read_pairs
 
 __all__ = ["TransactionLoader"]
 
-_BYTES_A_STEP = 64 * 1024
 _RECORDS_A_STEP = 100
 _BYTES_A_RECORD = 1_000
 """Each time a value has this many bytes, it counts as another record."""
 
 
-class TransactionLoader:
+class TransactionLoader(CoordinatorPlayback):
     """Collects the records of one partition, in the order of the log, and makes
     transactions of them."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.transactions: dict[str, TransactionMetadata] = {}
         """The result, once `steps` is exhausted."""
-        self.unreadable: list[str] = []
-        """The errors of records that were skipped."""
         self._latest: dict[bytes, bytes] = {}
 
-    def read(self, batches: Buffer) -> Iterator[int]:
-        """Read a piece of the log.
-
-        Yields, every few milliseconds of work, where to continue reading."""
-        unread_bytes = 0
-        for offset, header in read_headers(batches):
-            try:
-                if not header.is_control:
-                    self._add(read_pairs(batches, offset), header.base_offset)
-            except (CorruptDataError, KafkaError) as error:
-                self.unreadable.append(f"batch at offset {header.base_offset}: {error}")
-            unread_bytes += header.size_bytes
-            if unread_bytes >= _BYTES_A_STEP:
-                unread_bytes = 0
-                yield header.last_offset + 1
-        if unread_bytes:
-            yield header.last_offset + 1
+    def _add_batch(self, batches: Buffer, offset: int, header: BatchHeader) -> None:
+        if not header.is_control:
+            self._add(read_pairs(batches, offset), header.base_offset)
 
     def _add(self, pairs: list[tuple[bytes | None, bytes | None]], base_offset: int) -> None:
         latest = self._latest

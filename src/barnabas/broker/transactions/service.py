@@ -13,28 +13,24 @@ In Kafka: `TransactionStateManager`, for loading and appending, and the sender t
 `TransactionMarkerChannelManager`.
 """
 
-import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from barnabas.base.clock import CallLater, Clock, Now, Timer
-from barnabas.base.errors import BarnabasError, CorruptDataError
-from barnabas.base.files import FileSlice
 from barnabas.base.ids import NO_BROKER, TopicPartition
-from barnabas.base.task_futures import future_of
-from barnabas.base.tasks import Beside, Runner, Task
+from barnabas.base.tasks import Runner, Task
 from barnabas.broker.cluster.channels import ChannelError, Channels
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.configuration.broker_config import BrokerConfig
+from barnabas.broker.coordinators.service import CoordinatorLoader
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.metadata.internal_topics import TRANSACTIONS_TOPIC, partition_of
 from barnabas.broker.replication.delayed_produce import DelayedProduce
 from barnabas.broker.replication.partition import ALL_IN_SYNC, Partition
-from barnabas.broker.replication.reads import LOG_END
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.broker.transactions.coordinator import TransactionCoordinator
@@ -64,8 +60,6 @@ __all__ = ["TransactionDependencies", "TransactionService"]
 
 logger = logging.getLogger(__name__)
 
-_IN_SYNC_CHECK_MS = 500
-_REPORTED_WAIT_MS = 5_000
 _MARKER_RETRY_MS = 100
 _KEPT_LOADS = 99
 _GRACE_MS = 2_000
@@ -73,8 +67,6 @@ _END_WAIT_MS = 100
 """How long a producer waits for its last transaction before it is refused."""
 _MOST_REQUESTS = 4
 """Marker requests under way to one broker. More would carry fewer markers each."""
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +106,6 @@ class TransactionService:
         self._start = dependencies.start
         self._runner = dependencies.runner
         self._transaction_version = dependencies.transaction_version
-        self._load_bytes: int = config["transaction.state.log.load.buffer.size"]
         # A leader waits for the followers, as long as request.timeout.ms, and then answers.
         self._markers_timeout_ms = config["request.timeout.ms"] + _GRACE_MS
         self._timer: Timer | None = None
@@ -129,6 +120,16 @@ class TransactionService:
             self.partition_for,
             self._producer_ids.take,
             self._transaction_version,
+        )
+        self._loader = CoordinatorLoader(
+            self.coordinator,
+            "transactions",
+            config["transaction.state.log.load.buffer.size"],
+            replicas=self._replicas,
+            purgatory=self._purgatory,
+            clock=self._clock,
+            runner=self._runner,
+            spawn=self._spawn,
         )
         self.markers = MarkerQueues(self._leader_of, self.coordinator.is_wanted)
 
@@ -374,104 +375,31 @@ class TransactionService:
                 logger.debug("Unloading transactions of %s", partition.topic_partition)
                 self.coordinator.unload(partition.topic_partition.partition, partition.leader_epoch)
         for partition in gained:
-            if partition.topic_partition.topic == TRANSACTIONS_TOPIC and self.coordinator.start_loading(
-                partition.topic_partition.partition, partition.leader_epoch
-            ):
-                self._spawn(self._load(partition.topic_partition, partition.leader_epoch))
+            if partition.topic_partition.topic == TRANSACTIONS_TOPIC:
+                self._load(partition)
 
-    async def _load(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
-        """Read a partition from its start to its end, then serve its transactions."""
+    def _load(self, partition: Partition) -> None:
+        """Load a partition's transactions. A decision that a later coordinator might not know must
+        not have markers, so it is served when all in-sync replicas have what was read."""
+        topic_partition, leader_epoch = partition.topic_partition, partition.leader_epoch
+        number = topic_partition.partition
+        if not self.coordinator.start_loading(number, leader_epoch):
+            return
         loader = TransactionLoader()
-        started_ms = self._clock.monotonic_ms()
-        try:
-            await self._read_log(topic_partition, leader_epoch, loader)
-        except (BarnabasError, OSError) as error:
-            # Serve what could be read, as Kafka does, rather than refuse all
-            # transactional ids of the partition.
-            logger.error("Transactions of %s are incomplete, its log cannot be read: %s", topic_partition, error)
-        for _ in loader.steps():
-            await asyncio.sleep(0)
-        for problem in loader.unreadable:
-            logger.warning("Left out of the transactions of %s: %s", topic_partition, problem)
-        partition = self._replicas.get(topic_partition)
-        end_offset = 0 if partition is None else partition.log.log_end_offset
-        self._serve_when_in_sync(_Loaded(topic_partition, leader_epoch, loader, end_offset, started_ms))
 
-    def _serve_when_in_sync(self, loaded: "_Loaded") -> None:
-        """Serve the transactions as soon as all in-sync replicas have the records that were read.
-
-        A follower that lacks the decision to commit may lead next, and would abort at the
-        timeout. Kafka's coordinator does not wait. No record is appended here before the
-        transactions are served.
-        """
-        if self._try_to_serve(loaded, None):
-            return
-        if not loaded.is_reported and self._clock.monotonic_ms() - loaded.started_ms >= _REPORTED_WAIT_MS:
-            loaded.is_reported = True
-            logger.warning(
-                "Transactions of %s cannot be served yet: an in-sync replica has not fetched up to offset %d. They are "
-                "served when it has, or has left the in-sync set after replica.lag.time.max.ms",
-                loaded.topic_partition,
-                loaded.end_offset,
+        def serve(took_ms: int) -> None:
+            transactions = loader.transactions
+            self.load_ms = [*self.load_ms[-_KEPT_LOADS:], took_ms]
+            self._perform(self.coordinator.finish_loading(number, leader_epoch, transactions, self._now()))
+            logger.log(
+                logging.INFO if transactions else logging.DEBUG,
+                "Loaded %d transactional ids of %s in %d ms",
+                len(transactions),
+                topic_partition,
+                took_ms,
             )
-        self._purgatory.watch(
-            [loaded.topic_partition],
-            partial(self._try_to_serve, loaded),
-            partial(self._serve_when_in_sync, loaded),
-            _IN_SYNC_CHECK_MS,
-        )
 
-    def _try_to_serve(self, loaded: "_Loaded", _: Hashable) -> bool:
-        """Whether the transactions are served, or not wanted any more."""
-        coordinator, topic_partition = self.coordinator, loaded.topic_partition
-        number, leader_epoch = topic_partition.partition, loaded.leader_epoch
-        if not coordinator.is_active or not coordinator.is_awaited(number, leader_epoch):
-            return True
-        partition = self._replicas.get(topic_partition)
-        if partition is not None and not partition.all_in_sync_have(loaded.end_offset):
-            return False
-        transactions = loaded.loader.transactions
-        took_ms = self._clock.monotonic_ms() - loaded.started_ms
-        self.load_ms = [*self.load_ms[-_KEPT_LOADS:], took_ms]
-        self._perform(coordinator.finish_loading(number, leader_epoch, transactions, self._now()))
-        logger.log(
-            logging.INFO if transactions else logging.DEBUG,
-            "Loaded %d transactional ids of %s in %d ms",
-            len(transactions),
-            topic_partition,
-            took_ms,
-        )
-        return True
-
-    async def _read_log(self, topic_partition: TopicPartition, leader_epoch: int, loader: TransactionLoader) -> None:
-        replicas = self._replicas
-        replica = replicas.get(topic_partition)
-        if replica is None or replica.log is None:
-            return
-        offset = replica.log.log_start_offset
-        while self.coordinator.is_awaited(topic_partition.partition, leader_epoch):
-            piece = replicas.read(topic_partition, offset, self._load_bytes, isolation=LOG_END, min_one_batch=True)
-            if not piece.size_bytes:
-                return
-            records = piece.records
-            if isinstance(records, FileSlice):
-                # The read may wait for the disk. The slice keeps its file open,
-                # whatever becomes of the segment.
-                records = await future_of(self._runner, _beside(records.read))
-                if not self.coordinator.is_awaited(topic_partition.partition, leader_epoch):
-                    return  # and perhaps it was truncated meanwhile
-            before = offset
-            for next_offset in loader.read(records):
-                offset = next_offset
-                await asyncio.sleep(0)
-            if offset == before:
-                raise CorruptDataError(f"no whole batch at offset {offset}")
-
-
-def _beside(work: Callable[[], T]) -> Task[T]:
-    results: list[T] = []
-    yield Beside(lambda: results.append(work()))
-    return results[0]
+        self._loader.load(partition, loader, serve)
 
 
 def _answer(to: Callable[[Any], None], answer: Any) -> None:
@@ -480,24 +408,3 @@ def _answer(to: Callable[[Any], None], answer: Any) -> None:
         to(answer)
     except Exception:
         logger.exception("A transactional producer could not be answered")
-
-
-class _Loaded:
-    """The transactions of a partition that were read, until they are served."""
-
-    __slots__ = ("end_offset", "is_reported", "leader_epoch", "loader", "started_ms", "topic_partition")
-
-    def __init__(
-        self,
-        topic_partition: TopicPartition,
-        leader_epoch: int,
-        loader: TransactionLoader,
-        end_offset: int,
-        started_ms: int,
-    ) -> None:
-        self.topic_partition = topic_partition
-        self.leader_epoch = leader_epoch
-        self.loader = loader
-        self.end_offset = end_offset
-        self.started_ms = started_ms
-        self.is_reported = False
