@@ -184,14 +184,16 @@ class TransactionMetadata:
         else:
             return ErrorCode.PRODUCER_FENCED
         return self._prepare(
-            TransactionState.EMPTY,
-            producer_epoch=epoch,
-            last_producer_epoch=last_epoch,
-            timeout_ms=timeout_ms,
-            partitions=NO_PARTITIONS,
-            start_ms=_NOT_STARTED,
-            client_version=0,
-            update_ms=wall_ms,
+            self._unchanged._replace(
+                state=TransactionState.EMPTY,
+                producer_epoch=epoch,
+                last_producer_epoch=last_epoch,
+                timeout_ms=timeout_ms,
+                partitions=NO_PARTITIONS,
+                start_ms=_NOT_STARTED,
+                client_version=0,
+                update_ms=wall_ms,
+            )
         )
 
     def prepare_rotation(
@@ -199,27 +201,31 @@ class TransactionMetadata:
     ) -> Transition:
         """A new producer id with epoch 0, because the epoch is exhausted."""
         return self._prepare(
-            TransactionState.EMPTY,
-            producer_id=new_producer_id,
-            previous_producer_id=self.producer_id,
-            producer_epoch=0,
-            last_producer_epoch=self.producer_epoch if keeps_last_epoch else NO_PRODUCER_EPOCH,
-            timeout_ms=timeout_ms,
-            partitions=NO_PARTITIONS,
-            start_ms=_NOT_STARTED,
-            client_version=0,
-            update_ms=wall_ms,
+            self._unchanged._replace(
+                state=TransactionState.EMPTY,
+                producer_id=new_producer_id,
+                previous_producer_id=self.producer_id,
+                producer_epoch=0,
+                last_producer_epoch=self.producer_epoch if keeps_last_epoch else NO_PRODUCER_EPOCH,
+                timeout_ms=timeout_ms,
+                partitions=NO_PARTITIONS,
+                start_ms=_NOT_STARTED,
+                client_version=0,
+                update_ms=wall_ms,
+            )
         )
 
     def prepare_add(self, partitions: Partitions, wall_ms: int) -> Transition:
         """More partitions, or the first of a transaction."""
         begins = self.state is not TransactionState.ONGOING
         return self._prepare(
-            TransactionState.ONGOING,
-            partitions=merged(NO_PARTITIONS if begins else self.partitions, partitions),
-            start_ms=wall_ms if begins else self.start_ms,
-            client_version=0,
-            update_ms=wall_ms,
+            self._unchanged._replace(
+                state=TransactionState.ONGOING,
+                partitions=merged(NO_PARTITIONS if begins else self.partitions, partitions),
+                start_ms=wall_ms if begins else self.start_ms,
+                client_version=0,
+                update_ms=wall_ms,
+            )
         )
 
     def prepare_end(
@@ -231,15 +237,17 @@ class TransactionMetadata:
         the last one, so a request of this transaction that is late cannot join the next.
         """
         if version < EPOCH_VERSION:
-            return self._prepare(state, client_version=0, update_ms=wall_ms)
+            return self._prepare(self._unchanged._replace(state=state, client_version=0, update_ms=wall_ms))
         return self._prepare(
-            state,
-            producer_epoch=min(self.producer_epoch + 1, _LAST_EPOCH),
-            last_producer_epoch=self.producer_epoch,
-            next_producer_id=next_producer_id,
-            start_ms=self.start_ms if self.state is TransactionState.ONGOING else wall_ms,
-            client_version=version,
-            update_ms=wall_ms,
+            self._unchanged._replace(
+                state=state,
+                producer_epoch=min(self.producer_epoch + 1, _LAST_EPOCH),
+                last_producer_epoch=self.producer_epoch,
+                next_producer_id=next_producer_id,
+                start_ms=self.start_ms if self.state is TransactionState.ONGOING else wall_ms,
+                client_version=version,
+                update_ms=wall_ms,
+            )
         )
 
     def has_ended(self, producer: ProducerIdAndEpoch) -> bool:
@@ -279,14 +287,16 @@ class TransactionMetadata:
         self.has_failed_fence = False
         state = TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
         if self.next_producer_id == NO_PRODUCER_ID:
-            return self._prepare(state, partitions=NO_PARTITIONS, update_ms=wall_ms)
+            return self._prepare(self._unchanged._replace(state=state, partitions=NO_PARTITIONS, update_ms=wall_ms))
         return self._prepare(
-            state,
-            producer_id=self.next_producer_id,
-            producer_epoch=0,
-            previous_producer_id=self.producer_id,
-            partitions=NO_PARTITIONS,
-            update_ms=wall_ms,
+            self._unchanged._replace(
+                state=state,
+                producer_id=self.next_producer_id,
+                producer_epoch=0,
+                previous_producer_id=self.producer_id,
+                partitions=NO_PARTITIONS,
+                update_ms=wall_ms,
+            )
         )
 
     def prepare_dead(self) -> None:
@@ -325,37 +335,15 @@ class TransactionMetadata:
             f"{self.transactional_id} cannot go from {self.state} to {state}"
         )
 
-    def _prepare(
-        self,
-        state: TransactionState,
-        *,
-        update_ms: int,
-        producer_id: int | None = None,
-        producer_epoch: int | None = None,
-        previous_producer_id: int | None = None,
-        last_producer_epoch: int | None = None,
-        next_producer_id: int = NO_PRODUCER_ID,
-        timeout_ms: int | None = None,
-        partitions: Partitions | None = None,
-        start_ms: int | None = None,
-        client_version: int | None = None,
-    ) -> Transition:
-        """What is not given stays."""
-        self._check_next(state)
-        self.pending = state
-        return Transition(
-            state,
-            self.producer_id if producer_id is None else producer_id,
-            self.producer_epoch if producer_epoch is None else producer_epoch,
-            self.previous_producer_id if previous_producer_id is None else previous_producer_id,
-            self.last_producer_epoch if last_producer_epoch is None else last_producer_epoch,
-            next_producer_id,
-            self.timeout_ms if timeout_ms is None else timeout_ms,
-            self.partitions if partitions is None else partitions,
-            self.start_ms if start_ms is None else start_ms,
-            update_ms,
-            self.client_version if client_version is None else client_version,
-        )
+    @property
+    def _unchanged(self) -> Transition:
+        """What a change begins from. A next producer id is for the end of one transaction only."""
+        return self.current._replace(next_producer_id=NO_PRODUCER_ID)
+
+    def _prepare(self, changed: Transition) -> Transition:
+        self._check_next(changed.state)
+        self.pending = changed.state
+        return changed
 
     def _take(self, transition: Transition) -> None:
         (
