@@ -7,16 +7,17 @@ In Kafka: `FeatureCommand`.
 """
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.numbers import whole_number
 from barnabas.cli.connection.connect import connect
-from barnabas.cli.options.helpful_parser import HelpfulParser
-from barnabas.cli.options.tool_parser import ToolParser, add_connection_options, add_output_option
+from barnabas.cli.options.tool_parser import ToolParser
 from barnabas.cli.output.tables import print_json
 from barnabas.cli.output.terminal import print
+from barnabas.cli.transactions.actions import RunAction, add_action, add_actions
 from barnabas.client.admin.features import LevelChange, describe_features, update_features
 
 if TYPE_CHECKING:
@@ -33,26 +34,14 @@ def main(argv: list[str]) -> int:
     parser = _parser()
     given = parser.parse_args(argv)
     parser.require(given, "bootstrap-server")
-    run: Callable[[AdminConnection, argparse.Namespace], int] = given.run
+    run: RunAction = given.run
     with connect(given, "barnabas-features") as connection:
         return run(connection, given)
 
 
 def _parser() -> ToolParser:
     parser = ToolParser("features", "Show and change the levels of the cluster's features.")
-    add_connection_options(parser)
-    add_output_option(parser)
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=HelpfulParser)
-
-    def add(name: str, help_text: str, run: Callable[["AdminConnection", argparse.Namespace], int]) -> HelpfulParser:
-        action: HelpfulParser = actions.add_parser(name, help=help_text, description=f"{help_text.capitalize()}.")
-        add_connection_options(action)
-        add_output_option(action)
-        for option in action._actions:
-            option.default = argparse.SUPPRESS  # what stands before the action holds
-        action.set_defaults(run=run)
-        return action
-
+    add = partial(add_action, add_actions(parser))
     add("describe", "show which levels are supported and finalized", _describe)
     for name, help_text in (
         ("upgrade", "finalize higher levels"),

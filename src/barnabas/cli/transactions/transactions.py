@@ -9,7 +9,8 @@ In Kafka: `TransactionsCommand`.
 import argparse
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.base.errors import BarnabasError
@@ -17,9 +18,10 @@ from barnabas.base.ids import TopicPartition
 from barnabas.cli.connection.connect import connect
 from barnabas.cli.connection.incomplete import Gaps
 from barnabas.cli.options.helpful_parser import HelpfulParser
-from barnabas.cli.options.tool_parser import ToolParser, add_connection_options, add_output_option
+from barnabas.cli.options.tool_parser import ToolParser
 from barnabas.cli.output.tables import aligned, print_json
 from barnabas.cli.output.terminal import print
+from barnabas.cli.transactions.actions import RunAction, add_action, add_actions
 from barnabas.cli.transactions.hanging import HangingTransaction, find_hanging
 from barnabas.client.admin.active_producers import describe_producers, describe_producers_of
 from barnabas.client.admin.transactions import (
@@ -74,26 +76,14 @@ def main(argv: list[str]) -> int:
     given = parser.parse_args(argv)
     parser.require(given, "bootstrap-server")
     _check(parser, given)
-    action: Callable[[AdminConnection, argparse.Namespace], int] = given.run
+    action: RunAction = given.run
     with connect(given, "barnabas-transactions") as connection:
         return action(connection, given)
 
 
 def _parser() -> ToolParser:
     parser = ToolParser("transactions", "Look at transactions of producers, and end those that hang.")
-    add_connection_options(parser)
-    add_output_option(parser)
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=HelpfulParser)
-
-    def add(name: str, help_text: str, run: Callable[["AdminConnection", argparse.Namespace], int]) -> HelpfulParser:
-        action: HelpfulParser = actions.add_parser(name, help=help_text, description=f"{help_text.capitalize()}.")
-        add_connection_options(action)
-        add_output_option(action)
-        for option in action._actions:
-            option.default = argparse.SUPPRESS  # what stands before the action holds
-        action.set_defaults(run=run)
-        return action
-
+    add = partial(add_action, add_actions(parser))
     listing = add("list", "list transactional ids", _list)
     listing.add_argument(
         "--duration-filter", type=int, metavar="MS", help="only those with a transaction open longer than this"
