@@ -28,9 +28,14 @@ from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
+)
+from barnabas.wire.kafka.messages.txn_offset_commit import (
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitResponse,
 )
 
 COMMIT_TOPIC_IDS = 10
@@ -82,22 +87,27 @@ def read_message(
     topics = []
     for topic in message.topics:
         yield None  # it may be named without partitions
-        columns: tuple[list[int], list[int], list[int], list[str]] = ([], [], [], [])
-        partitions, offsets, leader_epochs, metadata = columns
-        for partition in topic.partitions:
-            yield None
-            partitions.append(partition.partition_index)
-            offsets.append(partition.committed_offset)
-            leader_epochs.append(partition.committed_leader_epoch)
-            metadata.append(partition.committed_metadata or "")
         name = (topic_name(topic.topic_id) or "") if version >= COMMIT_TOPIC_IDS else topic.name
-        topics.append(
-            TopicOffsets(name, topic.topic_id, partitions, offsets, leader_epochs, metadata if any(metadata) else None)
-        )
+        topics.append((yield from topic_offsets(name, topic.topic_id, topic.partitions)))
     sender = CommitSender(
         message.group_id, message.generation_id_or_member_epoch, message.member_id, message.group_instance_id
     )
     return OffsetCommit(sender, topics, message.retention_time_ms)
+
+
+def topic_offsets(
+    name: str, topic_id: Uuid, asked: Sequence[OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition]
+) -> Task[TopicOffsets]:
+    """What a decoded request commits of one topic."""
+    columns: tuple[list[int], list[int], list[int], list[str]] = ([], [], [], [])
+    partitions, offsets, leader_epochs, metadata = columns
+    for partition in asked:
+        yield None
+        partitions.append(partition.partition_index)
+        offsets.append(partition.committed_offset)
+        leader_epochs.append(partition.committed_leader_epoch)
+        metadata.append(partition.committed_metadata or "")
+    return TopicOffsets(name, topic_id, partitions, offsets, leader_epochs, metadata if any(metadata) else None)
 
 
 def response_to(topics: Sequence[TopicOffsets]) -> Task[OffsetCommitResponse]:
@@ -113,7 +123,7 @@ def response_to(topics: Sequence[TopicOffsets]) -> Task[OffsetCommitResponse]:
     return response
 
 
-def set_codes(response: OffsetCommitResponse, codes: Iterable[ErrorCode]) -> None:
+def set_codes(response: OffsetCommitResponse | TxnOffsetCommitResponse, codes: Iterable[ErrorCode]) -> None:
     """Let a response say what became of each partition."""
     answers = (answer for topic in response.topics for answer in topic.partitions)
     for answer, code in zip(answers, codes, strict=True):

@@ -27,6 +27,7 @@ from barnabas.base.tasks import Runner, Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.first_updates import FirstUpdates
 from barnabas.broker.apis.later import serve
+from barnabas.broker.apis.offset_commit import set_codes, topic_offsets
 from barnabas.broker.groups.commits import CommitSender, OffsetCommit, TopicOffsets
 from barnabas.broker.groups.service import GroupService
 from barnabas.broker.metadata.cache import MetadataCache
@@ -75,9 +76,7 @@ def _commit(parts: Parts, request: Request) -> AppendTask[None]:
         codes: Iterable[ErrorCode] = commit.codes
         if request.version < _LOADING_SINCE_VERSION:
             codes = map(_before_loading, codes)
-        answers = (answer for topic in response.topics for answer in topic.partitions)
-        for answer, code in zip(answers, codes, strict=True):
-            answer.error_code = code
+        set_codes(response, codes)
         request.reply(response)
 
     producer = TransactionalProducer(
@@ -98,17 +97,7 @@ def _read(message: TxnOffsetCommitRequest) -> Task[OffsetCommit]:
     topics = []
     for topic in message.topics:
         yield None  # it may be named without partitions
-        columns: tuple[list[int], list[int], list[int], list[str]] = ([], [], [], [])
-        partitions, offsets, leader_epochs, metadata = columns
-        for partition in topic.partitions:
-            yield None
-            partitions.append(partition.partition_index)
-            offsets.append(partition.committed_offset)
-            leader_epochs.append(partition.committed_leader_epoch)
-            metadata.append(partition.committed_metadata or "")
-        topics.append(
-            TopicOffsets(topic.name, ZERO_UUID, partitions, offsets, leader_epochs, metadata if any(metadata) else None)
-        )
+        topics.append((yield from topic_offsets(topic.name, ZERO_UUID, topic.partitions)))
     sender = CommitSender(message.group_id, message.generation_id, message.member_id, message.group_instance_id)
     return OffsetCommit(sender, topics)
 
