@@ -301,13 +301,16 @@ def test_the_cache_refuses_what_this_broker_does_not_support() -> None:
     assert (cache.level(TRANSACTION_VERSION), cache.epoch) == (1, 4)
 
 
-def test_the_cache_reports_changes_of_levels_only() -> None:
-    """A coordinator need not look at every rewritten znode."""
-    cache, changes = FeatureCache(), []
-    cache.on_change(lambda: changes.append(dict(cache.levels)))
-    cache.learn(FeatureZnode(2, True, {}), 0)
-    cache.learn(FeatureZnode(2, True, {TRANSACTION_VERSION: 1}), 1)
-    cache.learn(FeatureZnode(2, True, {TRANSACTION_VERSION: 1}), 2)
-    cache.learn(None, NO_EPOCH)
-    assert changes == [{TRANSACTION_VERSION: 1}, {}]
+def test_the_cache_has_what_the_znode_said_last() -> None:
+    """Nothing is finalized where there is none."""
+    cache, seen = FeatureCache(), []
+    for feature, epoch in (
+        (FeatureZnode(2, True, {}), 0),
+        (FeatureZnode(2, True, {TRANSACTION_VERSION: 1}), 1),
+        (FeatureZnode(2, True, {TRANSACTION_VERSION: 1}), 2),
+        (None, NO_EPOCH),
+    ):
+        cache.learn(feature, epoch)
+        seen.append((dict(cache.levels), cache.epoch))
+    assert seen == [({}, 0), ({TRANSACTION_VERSION: 1}, 1), ({TRANSACTION_VERSION: 1}, 2), ({}, NO_EPOCH)]
     assert cache.epoch == NO_EPOCH

@@ -6,16 +6,19 @@ the outcome, or raises in them what went wrong. Many reads or writes travel in o
 Writes of the controller are fenced by the version of ``/controller_epoch`` (Kafka's `KafkaZkClient`
 and its `retryRequestsUntilConnected` with the expected epoch).
 
+`ZnodeFollower` reads a znode again when it changes.
+
 `ensure_top_level_paths`, `ensure_cluster_id` and `generate_broker_id` are for the start of a
 broker, before it performs steps.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from barnabas.base.clock import CallLater
 from barnabas.base.ids import uuid_text
 from barnabas.base.randomness import Random, random_uuid
 from barnabas.base.task_futures import result_of
@@ -60,7 +63,7 @@ from barnabas.broker.cluster.znodes import (
     encode_cluster_id,
 )
 from barnabas.coordination.client import CoordinationClient
-from barnabas.coordination.client.operations import WatchCallback, create, exists, get, get_children, multi
+from barnabas.coordination.client.operations import WatchCallback, WatchEvent, create, exists, get, get_children, multi
 from barnabas.wire.jute.errors import ErrorCode as Keeper
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.jute.records import Stat
@@ -70,12 +73,15 @@ __all__ = [
     "ControllerTerm",
     "Interpreter",
     "WatchFor",
+    "ZnodeFollower",
     "ensure_cluster_id",
     "ensure_top_level_paths",
     "generate_broker_id",
 ]
 
 logger = logging.getLogger(__name__)
+
+_RETRY_MS = 1000
 T = TypeVar("T")
 
 WatchFor = Callable[[str], WatchCallback | None]
@@ -278,6 +284,55 @@ async def _wait(begin: Callable[[Callable[[Any, Exception | None], None]], None]
 
     begin(done)
     return await over
+
+
+class ZnodeFollower:
+    """Reads what a znode says again whenever it has changed: one reading at a time, and another one
+    for what changes meanwhile.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        read: Callable[[], Awaitable[None]],
+        what: str,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        call_later: CallLater,
+    ) -> None:
+        """``read`` performs the reading, and watches the znode with `watch_for`. ``what`` is what
+        could not be read, for the log."""
+        self._path = path
+        self._read = read
+        self._what = what
+        self._spawn = spawn
+        self._call_later = call_later
+        self._is_reading = False
+        self._changed_meanwhile = False
+
+    def watch_for(self, path: str) -> WatchCallback | None:
+        """The watch of the znode, for the steps that read it."""
+        return self.changed if path == self._path else None
+
+    def changed(self, _event: WatchEvent | None = None) -> None:
+        """It may have changed, or is not watched any more."""
+        if self._is_reading:
+            self._changed_meanwhile = True
+            return
+        self._is_reading = True
+        self._spawn(self._follow())
+
+    async def _follow(self) -> None:
+        try:
+            again = True
+            while again:
+                self._changed_meanwhile = False
+                await self._read()
+                again = self._changed_meanwhile
+        except KeeperError as error:
+            logger.warning("%s could not be read; trying again: %s", self._what, error)
+            self._call_later(_RETRY_MS, self.changed)
+        finally:
+            self._is_reading = False
 
 
 async def ensure_top_level_paths(client: CoordinationClient) -> None:

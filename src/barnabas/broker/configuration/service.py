@@ -5,11 +5,10 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from barnabas.base.clock import CallLater
-from barnabas.broker.cluster.service import Interpreter
+from barnabas.broker.cluster.service import Interpreter, ZnodeFollower
 from barnabas.broker.cluster.znodes import CONFIG_CHANGES
 from barnabas.broker.configuration.repository import ConfigRepository
 from barnabas.coordination.client import SessionEvent
-from barnabas.coordination.client.operations import WatchCallback, WatchEvent
 from barnabas.wire.jute.errors import KeeperError
 
 __all__ = ["ConfigManager"]
@@ -33,19 +32,21 @@ class ConfigManager:
         self._interpreter = interpreter
         self._spawn = spawn
         self._call_later = call_later
-        self._is_processing = False
-        self._changed_meanwhile = False
         self._reads_users = False
+        # Notes stay for fifteen minutes: the next connection, or the next try, reads them again.
+        self._notes = ZnodeFollower(
+            CONFIG_CHANGES, self._process_changes, "Changes of configuration", spawn, call_later
+        )
 
     async def load(self) -> None:
         """Read everything and begin to watch; before any log is opened."""
-        await self._interpreter.perform(self._repository.load(), watch_for=self._watch_for)
+        await self._interpreter.perform(self._repository.load(), watch_for=self._notes.watch_for)
 
     def session_changed(self, event: SessionEvent) -> None:
         """Look, and watch again, in a new session."""
         if event is SessionEvent.CREATED:
             self._reads_users = True
-            self._changes_noted(None)
+            self._notes.changed()
 
     def load_topic_config(self, topic: str) -> None:
         """Read the configuration of a topic that is not known yet."""
@@ -58,30 +59,8 @@ class ConfigManager:
             logger.warning("The configuration of %s could not be read; trying again: %s", topic, error)
             self._call_later(_RETRY_MS, lambda: self.load_topic_config(topic))
 
-    def _watch_for(self, path: str) -> WatchCallback | None:
-        return self._changes_noted if path == CONFIG_CHANGES else None
-
-    def _changes_noted(self, _event: WatchEvent | None) -> None:
-        if self._is_processing:
-            self._changed_meanwhile = True
-            return
-        self._is_processing = True
-        self._spawn(self._process_changes())
-
     async def _process_changes(self) -> None:
-        try:
-            again = True
-            while again:
-                self._changed_meanwhile = False
-                await self._interpreter.perform(self._repository.process_changes(), watch_for=self._watch_for)
-                if self._reads_users:
-                    await self._interpreter.perform(self._repository.reload_users())
-                    self._reads_users = False
-                again = self._changed_meanwhile
-        except KeeperError as error:
-            # The next connection, or the next try, reads it all again: notes stay
-            # for fifteen minutes.
-            logger.warning("Changes of configuration could not be read; trying again: %s", error)
-            self._call_later(_RETRY_MS, lambda: self._changes_noted(None))
-        finally:
-            self._is_processing = False
+        await self._interpreter.perform(self._repository.process_changes(), watch_for=self._notes.watch_for)
+        if self._reads_users:
+            await self._interpreter.perform(self._repository.reload_users())
+            self._reads_users = False

@@ -19,7 +19,7 @@ Brokers of Apache Kafka 3.9 in ZooKeeper mode support no feature at all. One tha
 In Kafka: `BrokerFeatures`, and the features of `ZkMetadataCache`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from barnabas.base.errors import BarnabasError
@@ -88,11 +88,6 @@ class FeatureCache:
         """By the names of the features."""
         self.epoch = NO_EPOCH
         """The version of ``/feature``; `NO_EPOCH` while nothing can be finalized."""
-        self._listeners: list[Callable[[], None]] = []
-
-    def on_change(self, listener: Callable[[], None]) -> None:
-        """Call ``listener`` when a level has changed."""
-        self._listeners.append(listener)
 
     def level(self, name: str) -> int:
         """The finalized level of a feature; 0 for one that is not finalized."""
@@ -106,7 +101,7 @@ class FeatureCache:
         a cluster with these features.
         """
         if feature is None or not feature.is_enabled:
-            self._take({}, NO_EPOCH)
+            self.levels, self.epoch = {}, NO_EPOCH
             return
         unsupported = incompatible_features(registered_features(), feature.levels)
         if unsupported:
@@ -115,11 +110,4 @@ class FeatureCache:
                 f"The cluster has finalized features that this broker does not support: {asked}. "
                 "Run a newer version, or lower them with `barnabas features downgrade` first"
             )
-        self._take(dict(feature.levels), epoch)
-
-    def _take(self, levels: Mapping[str, int], epoch: int) -> None:
-        has_changed = levels != self.levels
-        self.levels, self.epoch = levels, epoch
-        if has_changed:
-            for listener in self._listeners:
-                listener()
+        self.levels, self.epoch = dict(feature.levels), epoch

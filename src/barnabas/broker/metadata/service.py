@@ -7,19 +7,15 @@ from typing import Any
 
 from barnabas.base.clock import CallLater
 from barnabas.broker.cluster.feature_znode import FeatureZnode, decode_feature
-from barnabas.broker.cluster.service import Interpreter
+from barnabas.broker.cluster.service import Interpreter, ZnodeFollower
 from barnabas.broker.cluster.steps import Read, Steps, Znode
 from barnabas.broker.cluster.znodes import FEATURE, ZnodeFormatError
 from barnabas.broker.metadata.features import NO_EPOCH, FeatureCache, IncompatibleFeaturesError
 from barnabas.coordination.client import SessionEvent
-from barnabas.coordination.client.operations import WatchCallback, WatchEvent
-from barnabas.wire.jute.errors import KeeperError
 
 __all__ = ["FeatureListener"]
 
 logger = logging.getLogger(__name__)
-
-_RETRY_MS = 1000
 
 
 class FeatureListener:
@@ -38,12 +34,9 @@ class FeatureListener:
         """``is_enabled``: whether inter.broker.protocol.version has features at all."""
         self._cache = cache
         self._interpreter = interpreter
-        self._spawn = spawn
-        self._call_later = call_later
         self._shut_down = shut_down
         self._is_enabled = is_enabled
-        self._is_reading = False
-        self._changed_meanwhile = False
+        self._znode = ZnodeFollower(FEATURE, self._follow, FEATURE, spawn, call_later)
 
     async def load(self) -> None:
         """Read the znode and begin to watch it, before the broker registers.
@@ -51,38 +44,19 @@ class FeatureListener:
         Raises `IncompatibleFeaturesError`.
         """
         if self._is_enabled:
-            await self._interpreter.perform(self._read(), watch_for=self._watch_for)
+            await self._interpreter.perform(self._read(), watch_for=self._znode.watch_for)
 
     def session_changed(self, event: SessionEvent) -> None:
         """Look, and watch again, in a new session."""
         if event is SessionEvent.CREATED and self._is_enabled:
-            self._changed(None)
-
-    def _watch_for(self, path: str) -> WatchCallback | None:
-        return self._changed if path == FEATURE else None
-
-    def _changed(self, _event: WatchEvent | None) -> None:
-        if self._is_reading:
-            self._changed_meanwhile = True
-            return
-        self._is_reading = True
-        self._spawn(self._follow())
+            self._znode.changed()
 
     async def _follow(self) -> None:
         try:
-            again = True
-            while again:
-                self._changed_meanwhile = False
-                await self._interpreter.perform(self._read(), watch_for=self._watch_for)
-                again = self._changed_meanwhile
+            await self.load()
         except IncompatibleFeaturesError as error:
             logger.error("The broker stops. %s", error)
             self._shut_down()
-        except KeeperError as error:
-            logger.warning("%s could not be read; trying again: %s", FEATURE, error)
-            self._call_later(_RETRY_MS, lambda: self._changed(None))
-        finally:
-            self._is_reading = False
 
     def _read(self) -> Steps[None]:
         (znode,) = yield Read([FEATURE], watch_absent=True)
