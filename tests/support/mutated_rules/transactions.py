@@ -66,7 +66,7 @@ RULES = [
     Rule(
         "a marker of an earlier transaction with an epoch of its own",
         "broker/replication/transaction_markers.py",
-        "if transaction_version >= _OWN_EPOCHS_SINCE and",
+        "if transaction_version >= TRANSACTION_V2 and",
         "if False and",
         "test_broker_transactions.py::test_a_late_marker_does_not_end_a_transaction_with_an_epoch_of_its_own",
     ),

@@ -34,7 +34,7 @@ def handle(parts: Parts, request: Request) -> None:
 
 def _list(parts: Parts, request: Request) -> Task[None]:
     coordinator, wall_ms = parts.transactions.coordinator, parts.wall_ms()
-    request.reply((yield from list_transactions(coordinator, request.message, wall_ms, None)))
+    request.reply((yield from list_transactions(coordinator, request.message, wall_ms)))
 
 
 API = ApiHandler(

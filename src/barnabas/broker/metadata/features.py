@@ -28,6 +28,7 @@ from barnabas.broker.cluster.feature_znode import FeatureZnode
 __all__ = [
     "NO_EPOCH",
     "SUPPORTED",
+    "TRANSACTION_V2",
     "TRANSACTION_VERSION",
     "FeatureCache",
     "IncompatibleFeaturesError",
@@ -37,6 +38,9 @@ __all__ = [
 ]
 
 TRANSACTION_VERSION = "transaction.version"
+TRANSACTION_V2 = 2
+"""From this level on each transaction has an epoch of its own, and brokers add the partitions to it
+(KIP-890)."""
 NO_EPOCH = -1
 
 
@@ -47,7 +51,7 @@ class LevelRange(NamedTuple):
     highest: int
 
 
-SUPPORTED: Mapping[str, LevelRange] = {TRANSACTION_VERSION: LevelRange(0, 2)}
+SUPPORTED: Mapping[str, LevelRange] = {TRANSACTION_VERSION: LevelRange(0, TRANSACTION_V2)}
 _LOWEST_REGISTERED = 1
 
 

@@ -14,6 +14,7 @@ from functools import partial
 from typing import NamedTuple
 
 from barnabas.base.ids import NO_LEADER_EPOCH, TopicPartition
+from barnabas.broker.metadata.features import TRANSACTION_V2
 from barnabas.broker.replication.delayed_produce import DelayedProduce
 from barnabas.broker.replication.partition import ALL_IN_SYNC
 from barnabas.broker.replication.replica_manager import ReplicaManager
@@ -23,9 +24,6 @@ from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.records.control import EndMarker, build_end_marker
 
 __all__ = ["TransactionMarker", "TransactionMarkers"]
-
-_OWN_EPOCHS_SINCE = 2
-"""The first transaction.version in which each transaction has an epoch of its own."""
 
 
 class TransactionMarker(NamedTuple):
@@ -86,9 +84,7 @@ class TransactionMarkers:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if producer_id < 0 or epoch < 0 or coordinator_epoch < 0:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
-        if transaction_version >= _OWN_EPOCHS_SINCE and partition.log.producers.has_open_transaction(
-            producer_id, epoch
-        ):
+        if transaction_version >= TRANSACTION_V2 and partition.log.producers.has_open_transaction(producer_id, epoch):
             raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH)
         batch = build_end_marker(
             EndMarker(not is_commit, coordinator_epoch),

@@ -29,6 +29,7 @@ from barnabas.base.settings import Values
 from barnabas.broker.cluster.channels import ChannelError
 from barnabas.broker.cluster.steps import Ask, Done, Steps, Wait
 from barnabas.broker.metadata.cache import MetadataCache
+from barnabas.broker.metadata.features import TRANSACTION_V2
 from barnabas.broker.metadata.internal_topics import TRANSACTIONS_TOPIC, partition_of
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.producer_state import WITHOUT_VERIFICATION, VerificationGuard
@@ -53,8 +54,6 @@ logger = logging.getLogger(__name__)
 
 QUESTIONS_OF_BROKERS = 4
 """The first version of AddPartitionsToTxn that asks about the transactions of others."""
-_ADDED_BY_BROKERS = 2
-"""The first transaction.version in which brokers add partitions to transactions."""
 _MOST_TRANSACTIONS = 1_000
 """Most transactions in one request."""
 
@@ -169,7 +168,7 @@ class AddPartitionsToTxnManager:
 
     def begin(self, producer: TransactionalProducer) -> "TransactionVerification":
         """Begin to verify what a request has for a transaction."""
-        adds = producer.leaves_adding and self._transaction_version() >= _ADDED_BY_BROKERS
+        adds = producer.leaves_adding and self._transaction_version() >= TRANSACTION_V2
         is_enabled = (self.is_enabled and self.can_ask) or adds
         return TransactionVerification(self, producer, adds=adds, is_enabled=is_enabled)
 

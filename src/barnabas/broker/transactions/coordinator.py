@@ -26,6 +26,7 @@ from typing import Any
 
 from barnabas.base.clock import Now
 from barnabas.broker.coordinators.partitions import LedPartitions
+from barnabas.broker.metadata.features import TRANSACTION_V2
 from barnabas.broker.transactions.deadlines import Deadlines
 from barnabas.broker.transactions.effects import (
     AnswerProducer,
@@ -42,7 +43,6 @@ from barnabas.broker.transactions.effects import (
 )
 from barnabas.broker.transactions.states import END_OUTCOMES, END_OUTCOMES_V2, TransactionState
 from barnabas.broker.transactions.transaction import (
-    EPOCH_VERSION,
     Partitions,
     TransactionMetadata,
     Transition,
@@ -268,7 +268,7 @@ class TransactionCoordinator:
         another producer id, for the next one.
         """
         self._now = now
-        is_version_2 = version >= EPOCH_VERSION
+        is_version_2 = version >= TRANSACTION_V2
         found = self._found_with_last(sender) if is_version_2 else self._found(sender)
         if isinstance(found, ErrorCode):
             self._reply(to, ProducerAnswer(found))

@@ -6,7 +6,7 @@ In Kafka: `handleDescribeTransactions` and `handleListTransactions` of
 `TransactionCoordinator` (KIP-664).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from barnabas.base.tasks import Task
 from barnabas.broker.transactions.coordinator import TransactionCoordinator
@@ -46,15 +46,11 @@ def describe_transaction(coordinator: TransactionCoordinator, transactional_id: 
 
 
 def list_transactions(
-    coordinator: TransactionCoordinator,
-    request: ListTransactionsRequest,
-    wall_ms: int,
-    matches: Callable[[str], bool] | None,
+    coordinator: TransactionCoordinator, request: ListTransactionsRequest, wall_ms: int
 ) -> Task[ListTransactionsResponse]:
     """The transactional ids of this coordinator that all filters let through.
 
-    A filter that names nothing does not filter. ``matches`` is the filter by pattern. Each is
-    listed as it is when its turn comes.
+    A filter that names nothing does not filter. Each is listed as it is when its turn comes.
     """
     states, unknown = yield from _states(request.state_filters)
     response = ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=[])
@@ -73,7 +69,6 @@ def list_transactions(
             and (not producer_ids or transaction.producer_id in producer_ids)
             and (not request.state_filters or transaction.state in states)
             and (request.duration_filter < 0 or wall_ms - transaction.start_ms > request.duration_filter)
-            and (matches is None or matches(transaction.transactional_id))
         ):
             listed.append(_listed(transaction))
     return response

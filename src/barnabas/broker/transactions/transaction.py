@@ -13,12 +13,12 @@ the next one gets a new producer id.
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from barnabas.broker.metadata.features import TRANSACTION_V2
 from barnabas.broker.transactions.states import TRANSACTION_TRANSITIONS, TransactionState
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.records.batch_header import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 __all__ = [
-    "EPOCH_VERSION",
     "NO_PARTITIONS",
     "Partitions",
     "ProducerIdAndEpoch",
@@ -34,8 +34,6 @@ Partitions = Mapping[str, frozenset[int]]
 NO_PARTITIONS: Partitions = {}
 _NOT_STARTED = -1
 _LAST_EPOCH = (1 << 15) - 1
-EPOCH_VERSION = 2
-"""The transaction version in which each transaction has an epoch of its own (KIP-890)."""
 
 
 class ProducerIdAndEpoch(NamedTuple):
@@ -236,7 +234,7 @@ class TransactionMetadata:
         In version 2 the next transaction has the next epoch, or the next producer id if this was
         the last one, so a request of this transaction that is late cannot join the next.
         """
-        if version < EPOCH_VERSION:
+        if version < TRANSACTION_V2:
             return self._prepare(self._unchanged._replace(state=state, client_version=0, update_ms=wall_ms))
         return self._prepare(
             self._unchanged._replace(
@@ -257,7 +255,7 @@ class TransactionMetadata:
         One that is fenced has not: the epoch is two further then, or at its end without a next
         producer id.
         """
-        if self.client_version < EPOCH_VERSION or not (self.is_over or self.state.is_prepared):
+        if self.client_version < TRANSACTION_V2 or not (self.is_over or self.state.is_prepared):
             return False
         if self.producer_id == producer.producer_id and self.producer_epoch == producer.epoch + 1:
             return self.producer_epoch < _LAST_EPOCH or self.next_producer_id != NO_PRODUCER_ID
