@@ -24,7 +24,7 @@ from barnabas.wire.kafka.messages.fetch import AbortedTransaction
 from barnabas.wire.kafka.records.batch_header import HEADER_BYTES, MAGIC, BatchHeader, check_batch, read_headers
 from barnabas.wire.kafka.records.columns import Body, Integers, RecordColumns, RecordRows, find_records, read_columns
 from barnabas.wire.kafka.records.compression import CompressionType
-from barnabas.wire.kafka.records.control import read_end_marker
+from barnabas.wire.kafka.records.control import AbortedTransactions
 from barnabas.wire.kafka.records.records import read_records, unpack_records
 
 __all__ = ["ArrowRecords", "arrow_records"]
@@ -106,8 +106,7 @@ def _wanted(
     last_offset = -1
     headers: list[BatchHeader] = []
     positions: list[int] = []
-    transactions = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
-    aborting: set[int] = set()
+    transactions = AbortedTransactions((each.first_offset, each.producer_id) for each in aborted)
     for position, header in read_headers(fetched):
         check_batch(fetched, position, position + header.size_bytes)
         if header.base_offset <= last_offset:
@@ -115,16 +114,9 @@ def _wanted(
                 ErrorCode.CORRUPT_MESSAGE, f"a batch from offset {header.base_offset} on behind offset {last_offset}"
             )
         last_offset = header.last_offset
-        while transactions and transactions[-1].first_offset <= header.last_offset:
-            aborting.add(transactions.pop().producer_id)
         if header.last_offset >= first_offset:
             next_offset = header.last_offset + 1
-        if header.is_control:
-            marker = read_end_marker(fetched, position)
-            if marker is not None and marker.is_abort:
-                aborting.discard(header.producer_id)
-            continue
-        if header.is_transactional and header.producer_id in aborting:
+        if not transactions.shows(fetched, position, header):
             continue
         if header.record_count and header.last_offset >= first_offset and header.base_offset < end_offset:
             headers.append(header)

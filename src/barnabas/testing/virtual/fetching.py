@@ -18,7 +18,7 @@ from barnabas.testing.virtual.properties import VirtualConsumerSettings
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchTopic
 from barnabas.wire.kafka.records.batch_header import read_headers
-from barnabas.wire.kafka.records.control import read_end_marker
+from barnabas.wire.kafka.records.control import AbortedTransactions
 from barnabas.wire.kafka.records.records import read_records
 
 __all__ = ["PartitionFetcher", "Position", "WaitingRecord"]
@@ -158,16 +158,9 @@ class PartitionFetcher:
     @staticmethod
     def _add(position: Position, data: bytes, aborted: list[AbortedTransaction]) -> None:
         """Let the records wait, but for those of aborted transactions (KIP-98)."""
-        beginning = deque(sorted(aborted, key=lambda each: each.first_offset))
-        aborting: set[int] = set()
+        transactions = AbortedTransactions((each.first_offset, each.producer_id) for each in aborted)
         for at, header in read_headers(data):
-            while beginning and beginning[0].first_offset <= header.last_offset:
-                aborting.add(beginning.popleft().producer_id)
-            if header.is_control:
-                marker = read_end_marker(data, at)
-                if marker is not None and marker.is_abort:
-                    aborting.discard(header.producer_id)
-            elif not (header.is_transactional and header.producer_id in aborting):
+            if transactions.shows(data, at, header):
                 for record in read_records(data, at):
                     if position.next_fetch is not None and record.offset >= position.next_fetch:
                         is_append_time = header.is_log_append_time

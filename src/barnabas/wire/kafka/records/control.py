@@ -3,13 +3,15 @@
 Kafka: ControlRecordType, EndTransactionMarker."""
 
 import struct
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Buffer
+from barnabas.wire.kafka.records.batch_header import BatchHeader
 from barnabas.wire.kafka.records.records import Record, build_batch, read_records
 
-__all__ = ["EndMarker", "build_end_marker", "read_end_marker"]
+__all__ = ["AbortedTransactions", "EndMarker", "build_end_marker", "read_end_marker"]
 
 _MARKER_KEY = struct.Struct(">hh")
 _MARKER_VALUE = struct.Struct(">hi")
@@ -52,3 +54,26 @@ def read_end_marker(buffer: Buffer, offset: int = 0) -> EndMarker | None:
         raise CorruptDataError("an end marker without a coordinator epoch")
     _, coordinator_epoch = _MARKER_VALUE.unpack_from(record.value)
     return EndMarker(kind == 0, coordinator_epoch)
+
+
+class AbortedTransactions:
+    """What a reader at read_committed leaves out of the batches that a fetch has brought: ask for
+    each of them, in their order."""
+
+    def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:
+        """The first offset and the producer id of each transaction that the response names."""
+        self._next = sorted(aborted, reverse=True)
+        self._open: set[int] = set()
+
+    def shows(self, buffer: Buffer, position: int, header: BatchHeader) -> bool:
+        """Whether readers see a batch: not a control batch, nor one of an aborted transaction.
+
+        Raises `CorruptDataError`."""
+        while self._next and self._next[-1][0] <= header.last_offset:
+            self._open.add(self._next.pop()[1])
+        if header.is_control:
+            marker = read_end_marker(buffer, position)
+            if marker is not None and marker.is_abort:
+                self._open.discard(header.producer_id)
+            return False
+        return not (header.is_transactional and header.producer_id in self._open)
