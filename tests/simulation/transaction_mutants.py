@@ -59,7 +59,7 @@ def lose_the_abort_on_recovery() -> None:
 
 
 def take_a_late_batch_into_a_transaction() -> None:
-    """Nobody asks the coordinator whether a batch is of an open transaction."""
+    """The coordinator is not asked whether a batch is of an open transaction."""
     from barnabas.broker.replication.transaction_verification import AddPartitionsToTxnManager
 
     rewrite(AddPartitionsToTxnManager, "begin", "(self.is_enabled and self.can_ask) or adds", "adds")
@@ -119,7 +119,7 @@ def answer_a_commit_before_it_is_written() -> None:
 
 
 def forget_aborted_transactions_in_fetch() -> None:
-    """Readers are not told which transactions were aborted."""
+    """Answers do not say which transactions were aborted."""
     from barnabas.log.partition_log import PartitionLog
 
     patch(PartitionLog, "aborted_transactions", lambda self, from_offset, upto_offset: [])

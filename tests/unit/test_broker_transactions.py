@@ -301,7 +301,7 @@ def test_readers_of_committed_records_stop_before_the_first_open_transaction(pat
 
 
 def test_readers_of_committed_records_are_told_of_aborted_transactions(path: TransactionPath) -> None:
-    """Of those that have a record in what they get. Other readers are told of none."""
+    """Of those that have a record in what they get. Answers to other readers name none."""
     path.produce(transactional(producer_id=7))
     path.produce(transactional(producer_id=8))
     path.produce(transactional(1, producer_id=7))

@@ -90,7 +90,7 @@ class Broker:
 
 
 class Producer:
-    """A transactional producer that sends what it is told, whether or not that is right."""
+    """A transactional producer that sends what the test asks for, right or wrong."""
 
     def __init__(self, broker: Broker, transactional_id: str, topic: str) -> None:
         self._port = broker.port
@@ -277,7 +277,7 @@ def test_a_batch_that_comes_after_the_end_of_its_transaction_begins_none(
 
 
 def test_offsets_that_come_after_the_end_of_their_transaction_begin_none(broker: Broker) -> None:
-    """Nor do those of a group that the transaction was not told of."""
+    """Nor do those of a group that was not added to the transaction."""
     producer = broker.producer("late-offsets", broker.topic())
     assert producer.add_offsets("g-late") == E.NONE
     assert producer.commit_offset("g-late", 1) == E.NONE
@@ -319,7 +319,7 @@ def test_ids_and_epochs_of_others_do_not_lead_into_a_transaction(broker: Broker)
     assert stranger.produce(0) == E.TRANSACTION_ABORTABLE
     assert stranger.produce(0, producer_id=owner.producer_id) == E.INVALID_PRODUCER_ID_MAPPING
     assert stranger.produce(0, transactional_id="owner") == E.INVALID_PRODUCER_ID_MAPPING
-    assert stranger.produce(0, transactional_id="nobody") == E.INVALID_PRODUCER_ID_MAPPING
+    assert stranger.produce(0, transactional_id="unknown") == E.INVALID_PRODUCER_ID_MAPPING
     claimed = {"transactional_id": "owner", "producer_id": owner.producer_id}
     assert stranger.produce(0, **claimed, epoch=owner.epoch + 1) == E.INVALID_PRODUCER_EPOCH
     assert owner.produce(0) == E.NONE
