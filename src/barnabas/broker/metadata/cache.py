@@ -225,6 +225,11 @@ class MetadataCache:
     def alive_broker(self, broker_id: int) -> AliveBroker | None:
         return self._brokers.get(broker_id)
 
+    def live_leader(self, topic_partition: TopicPartition) -> int:
+        """The broker that leads a partition, if it lives; `NO_BROKER` otherwise."""
+        state = self.partition(topic_partition)
+        return NO_BROKER if state is None or self.alive_broker(state.leader) is None else state.leader
+
     def leader_endpoint(self, topic_partition: TopicPartition, listener: str) -> Endpoint | None:
         """Where the partition's leader listens; None when there is no leader or it is not alive."""
         state = self.partition(topic_partition)

@@ -201,8 +201,7 @@ class AddPartitionsToTxnManager:
         count = self._metadata.partition_count(TRANSACTIONS_TOPIC)
         if not count:
             return NO_BROKER
-        state = self._metadata.partition(TopicPartition(TRANSACTIONS_TOPIC, partition_of(transactional_id, count)))
-        return NO_BROKER if state is None or self._metadata.alive_broker(state.leader) is None else state.leader
+        return self._metadata.live_leader(TopicPartition(TRANSACTIONS_TOPIC, partition_of(transactional_id, count)))
 
     def _ask(self, broker_id: int, coordinator: _Coordinator) -> Steps[None]:
         """Send what there is, until nothing is left."""

@@ -295,10 +295,9 @@ class TransactionService:
     # Markers
 
     def _leader_of(self, topic_partition: TopicPartition) -> int | None:
-        state = self._metadata.partition(topic_partition)
-        if state is None:
+        if self._metadata.partition(topic_partition) is None:
             return NO_BROKER if self._metadata.is_loading else None
-        return NO_BROKER if self._metadata.alive_broker(state.leader) is None else state.leader
+        return self._metadata.live_leader(topic_partition)
 
     def _queue(self, completion: Completion) -> Task[None]:
         if (yield from self.markers.add(completion)):

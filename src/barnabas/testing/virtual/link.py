@@ -14,6 +14,7 @@ from barnabas.base.randomness import Random
 from barnabas.broker.cluster.channels import ChannelError, Channels
 from barnabas.client.errors import TimedOutError, UnknownTopicError, refusal
 from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.wire.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from barnabas.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 
@@ -82,6 +83,14 @@ class ClusterLink:
     async def ask_any(self, message: Any) -> Any:
         """The answer of any broker. Raises `ChannelError`."""
         return await self._metadata.send(self.rng.choice(self.brokers), message)
+
+    async def find_coordinator(self, key_type: int, key: str) -> tuple[ErrorCode, int]:
+        """The broker that coordinates a group or a transactional id, or why none is known.
+
+        Raises `ChannelError`."""
+        found = await self.ask_any(FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key]))
+        answer = found.coordinators[0]
+        return ErrorCode.of(answer.error_code), answer.node_id
 
     async def retry(self, attempt: Callable[[], Awaitable[T | None]], timeout_s: float, what: str) -> T:
         """What ``attempt`` returns in the end; None and `ChannelError` mean to try again.

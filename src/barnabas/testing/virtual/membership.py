@@ -11,6 +11,7 @@ from typing import Any
 
 from barnabas.base.ids import ZERO_UUID, TopicPartition
 from barnabas.broker.cluster.channels import ChannelError
+from barnabas.client.cluster.admin_connection import GROUP
 from barnabas.client.errors import ClientError, CommitError, refusal
 from barnabas.testing.virtual.link import ClusterLink, by_topic
 from barnabas.testing.virtual.properties import VirtualConsumerSettings
@@ -25,7 +26,6 @@ from barnabas.wire.kafka.consumer_protocol import (
     encode_subscription,
 )
 from barnabas.wire.kafka.errors import ErrorCode
-from barnabas.wire.kafka.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.wire.kafka.messages.heartbeat import HeartbeatRequest
 from barnabas.wire.kafka.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from barnabas.wire.kafka.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -196,11 +196,10 @@ class Membership:
     async def _find_coordinator(self) -> ErrorCode:
         if self._coordinator >= 0:
             return ErrorCode.NONE
-        found = await self._link.ask_any(FindCoordinatorRequest(key_type=0, coordinator_keys=[self._settings.group]))
-        answer = found.coordinators[0]
-        if not answer.error_code:
-            self._coordinator = answer.node_id
-        return ErrorCode.of(answer.error_code)
+        code, node_id = await self._link.find_coordinator(GROUP, self._settings.group)
+        if not code:
+            self._coordinator = node_id
+        return code
 
     async def _join(self) -> JoinGroupResponse:
         settings = self._settings

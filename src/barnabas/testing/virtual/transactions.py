@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.cluster.channels import ChannelError
+from barnabas.client.cluster.admin_connection import GROUP, TRANSACTIONAL_ID
 from barnabas.client.errors import ClientError, ConfigurationError, RefusedError, TransactionError, refusal
 from barnabas.testing.virtual.link import ClusterLink, by_topic
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from barnabas.wire.kafka.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from barnabas.wire.kafka.messages.end_txn import EndTxnRequest
-from barnabas.wire.kafka.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.wire.kafka.messages.init_producer_id import InitProducerIdRequest
 from barnabas.wire.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -32,7 +32,6 @@ from barnabas.wire.kafka.messages.txn_offset_commit import (
 
 __all__ = ["GroupMetadata", "TransactionManager", "TransactionState"]
 
-_GROUP, _TRANSACTION = 0, 1
 _LAST_VERSIONS = {
     InitProducerIdRequest.API_KEY: 5,
     AddPartitionsToTxnRequest.API_KEY: 3,
@@ -261,7 +260,7 @@ class TransactionManager:
             request,
             lambda response: [each.error_code for topic in response.topics for each in topic.partitions],
             timeout_s,
-            (_GROUP, group.group_id),
+            (GROUP, group.group_id),
         )
 
     async def commit(self, flush: Callable[[], Awaitable[None]], timeout_s: float) -> None:
@@ -310,7 +309,7 @@ class TransactionManager:
     ) -> Any:
         """Ask the coordinator until it answers without an error. Raises `ClientError`."""
         what = f"{self.transactional_id}: {type(request).__name__.removesuffix('Request')}"
-        of = (_TRANSACTION, self.transactional_id) if key is None else key
+        of = (TRANSACTIONAL_ID, self.transactional_id) if key is None else key
 
         async def attempt() -> Any:
             coordinator = await self._coordinator(of, what)
@@ -341,11 +340,9 @@ class TransactionManager:
 
     async def _coordinator(self, of: tuple[int, str], what: str) -> int | None:
         if of not in self._coordinators:
-            found = await self._link.ask_any(FindCoordinatorRequest(key_type=of[0], coordinator_keys=[of[1]]))
-            answer = found.coordinators[0]
-            code = ErrorCode.of(answer.error_code)
+            code, node_id = await self._link.find_coordinator(*of)
             if code:
                 self._refused(code, of, what)
                 return None
-            self._coordinators[of] = answer.node_id
+            self._coordinators[of] = node_id
         return self._coordinators[of]
