@@ -140,7 +140,7 @@ TRANSACTION_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
     ignore_the_producer_epoch: (),
     advance_the_last_stable_offset_early: (),
     lose_the_abort_on_recovery: ("kill", "restart"),
-    take_a_late_batch_into_a_transaction: (),
+    take_a_late_batch_into_a_transaction: ("leader", "roll"),
     commit_offsets_of_a_fenced_member: ("pause", "partition", "leader"),
     forget_the_time_out: (),
     show_offsets_before_the_commit: (),
@@ -150,19 +150,23 @@ TRANSACTION_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
     forget_aborted_transactions_in_fetch: (),
     drop_offsets_at_the_commit: (),
 }
+_NEED_MANY_LATE_REQUESTS = {take_a_late_batch_into_a_transaction}
+"""Noticed only by a batch whose first attempt failed, and that comes again after its transaction
+has ended. Few of the requests that come again are of this kind."""
 
 
 def plan_for(mutant: Callable[[], None]) -> TransactionPlan:
     """A small cluster under the faults that can show the defect."""
+    needs_many = mutant in _NEED_MANY_LATE_REQUESTS
     return TransactionPlan(
         producers=2,
         copiers=2,
         partitions=2,
         duration_s=20.0,
         faults=TRANSACTION_MUTANTS[mutant],
-        mean_fault_gap_s=2.5,
+        mean_fault_gap_s=0.8 if needs_many else 2.5,
         mean_pause_s=0.15,
-        repeated_share=0.3,
+        repeated_share=0.9 if needs_many else 0.3,
     )
 
 
