@@ -30,7 +30,18 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from systems import APACHE, BARNABAS, HAS_REFERENCE, OURS, THEIRS, Server, free_ports, resident_kb
+from systems import (
+    APACHE,
+    BARNABAS,
+    HAS_REFERENCE,
+    OURS,
+    THEIRS,
+    Server,
+    cpu_s,
+    free_ports,
+    print_comparison,
+    resident_kb,
+)
 
 from barnabas.wire.jute.frames import (
     decode_connect_response,
@@ -50,17 +61,7 @@ from barnabas.wire.jute.records import (
 
 DATA = b"d" * 100
 LENGTH = struct.Struct(">i")
-TICK = os.sysconf("SC_CLK_TCK")
 Addresses = list[tuple[str, int]]
-
-
-def cpu_seconds(pids: list[int]) -> float:
-    """User and system time of these processes so far."""
-    total = 0
-    for pid in pids:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        total += int(fields[11]) + int(fields[12])
-    return total / TICK
 
 
 def percentile(values: list[float], part: float) -> float:
@@ -265,12 +266,12 @@ def measure_load(system: str, options: argparse.Namespace, count: int) -> dict[s
             }
             for name, plan in plans.items():
                 requests = [plan(root) for root in roots]
-                before = cpu_seconds(pids)
+                before = cpu_s(pids)
                 seconds = rush(sessions, requests, options.window)
                 done = each * options.sessions
                 if not warm:
                     figures[f"{kind}: {name} ops/s"] = done / seconds
-                    figures[f"{kind}: {name} CPU us"] = 1e6 * (cpu_seconds(pids) - before) / done
+                    figures[f"{kind}: {name} CPU us"] = 1e6 * (cpu_s(pids) - before) / done
         for name, requests in (("set", sets(2000, "/load-0-", 1000)), ("get", gets(2000, "/load-0-", 1000))):
             took = []
             for request in requests:
@@ -295,11 +296,11 @@ def measure_multi(system: str, options: argparse.Namespace) -> dict[str, float]:
             for root in roots:
                 sessions[0].call(encode_request(1, OpCode.CREATE, CreateRequest(root, b"", list(OPEN_ACL), 0)))
             requests = [transactions(each, f"{root}/", 500) for root in roots]
-            before = cpu_seconds([server.process.pid])
+            before = cpu_s([server.process.pid])
             seconds = rush(sessions, requests, 4)
             if not warm:
                 figures["transactions of 500: create nodes/s"] = each * len(sessions) / seconds
-                cpu = cpu_seconds([server.process.pid]) - before
+                cpu = cpu_s([server.process.pid]) - before
                 figures["transactions of 500: create CPU us"] = 1e6 * cpu / (each * len(sessions))
     return figures
 
@@ -375,10 +376,10 @@ def measure_znodes(system: str, options: argparse.Namespace) -> dict[str, float]
             ]
             for first in range(8)
         ]
-        before = cpu_seconds([server.process.pid])
+        before = cpu_s([server.process.pid])
         seconds = rush(sessions, requests, 50)
         figures["znodes: create ops/s"] = count / seconds
-        figures["znodes: create CPU us"] = 1e6 * (cpu_seconds([server.process.pid]) - before) / count
+        figures["znodes: create CPU us"] = 1e6 * (cpu_s([server.process.pid]) - before) / count
         figures["znodes: bytes each"] = (live_bytes(system, server.process.pid) - empty) / count
         figures["znodes: resident MB"] = resident_kb(server.process.pid) / 1024
         for session in sessions:
@@ -508,10 +509,7 @@ def main() -> int:
     if options.output == "json":
         print(json.dumps(results, indent=2))
         return 0
-    print(f"{'figure':<56}{'Barnabas':>12}{'Apache':>12}{'ratio':>8}")
-    for figure, ours in results[OURS].items():
-        theirs = results[THEIRS].get(figure)
-        print(f"{figure:<56}{ours:>12.4g}" + (f"{theirs:>12.4g}{ours / theirs:>8.2f}" if theirs else ""))
+    print_comparison(results, width=56, digits=4)
     return 0
 
 

@@ -19,54 +19,19 @@ import tempfile
 import time
 from typing import Any
 
-from systems import HAS_REFERENCE, OURS, THEIRS, Running, cluster
+from systems import HAS_REFERENCE, OURS, THEIRS, Running, cluster, cpu_s, create_topics, fill, print_comparison
 
-_TICK = os.sysconf("SC_CLK_TCK")
 _PARTITIONS = 3
 _REPLICAS = 3
 _VALUE = bytes(range(200))
-_SETTINGS = {"min.insync.replicas": "2"}
+_TOPICS = ("warm-up", "warm-copy", "original", "copy")
 _CALL_S = 60
-
-
-def _cpu_s(pids: list[int]) -> float:
-    used = 0
-    for pid in pids:
-        with open(f"/proc/{pid}/stat") as stat:
-            used += sum(map(int, stat.read().rpartition(")")[2].split()[11:13]))
-    return used / _TICK
-
-
-def _create(bootstrap: str, *topics: str) -> None:
-    from confluent_kafka.admin import AdminClient, NewTopic
-
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    while len(admin.list_topics(timeout=10).brokers) < _REPLICAS:
-        time.sleep(0.1)
-    wanted = [NewTopic(topic, _PARTITIONS, _REPLICAS, config=_SETTINGS) for topic in topics]
-    for made in admin.create_topics(wanted, operation_timeout=_CALL_S).values():
-        made.result(_CALL_S)
-
-
-def _fill(bootstrap: str, topic: str, records: int) -> None:
-    from confluent_kafka import Producer
-
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 20, "log_level": 0})
-    for number in range(records):
-        while True:
-            try:
-                producer.produce(topic, _VALUE, partition=number % _PARTITIONS)
-                break
-            except BufferError:
-                producer.poll(0.05)
-    if producer.flush(_CALL_S):
-        sys.exit("the topic was not filled")
 
 
 class _CopyJob:
     """Reads one topic, and writes another and its own offsets in transactions."""
 
-    def __init__(self, bootstrap: str, source: str, target: str, in_transaction: int, pause_s: float) -> None:
+    def __init__(self, bootstrap: str, source: str, target: str, in_transaction: int) -> None:
         from confluent_kafka import Consumer, Producer
 
         common: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 0}
@@ -79,10 +44,9 @@ class _CopyJob:
         self._consumer.subscribe([source])
         self._target = target
         self._in_transaction = in_transaction
-        self._pause_s = pause_s
 
-    def copy(self, records: int) -> list[float]:
-        """How long each commit took, in ms."""
+    def copy(self, records: int, pause_s: float = 0) -> list[float]:
+        """How long each commit took, in ms. It pauses after each."""
         commits_ms = []
         left = records
         while left:
@@ -99,7 +63,7 @@ class _CopyJob:
             self._producer.commit_transaction(_CALL_S)
             commits_ms.append((time.perf_counter() - begun) * 1000)
             left -= len(found)
-            time.sleep(self._pause_s)
+            time.sleep(pause_s)
         return commits_ms
 
     def close(self) -> None:
@@ -108,31 +72,27 @@ class _CopyJob:
 
 def _measure(running: Running, records: int, in_transaction: int, pause_s: float) -> dict[str, float]:
     warm_up = records // 3
-    _create(running.bootstrap, "warm-up", "warm-copy", "original", "copy")
-    _fill(running.bootstrap, "warm-up", warm_up)
-    _fill(running.bootstrap, "original", records)
-    job = _CopyJob(running.bootstrap, "warm-up", "warm-copy", in_transaction, 0)
+    topics = dict.fromkeys(_TOPICS, _PARTITIONS)
+    create_topics(running.bootstrap, topics, _REPLICAS, **{"min.insync.replicas": "2"})
+    fill(running.bootstrap, "warm-up", _VALUE, warm_up, partitions=_PARTITIONS)
+    fill(running.bootstrap, "original", _VALUE, records, partitions=_PARTITIONS)
+    job = _CopyJob(running.bootstrap, "warm-up", "warm-copy", in_transaction)
     job.copy(warm_up)
     job.close()
-    job = _CopyJob(running.bootstrap, "original", "copy", in_transaction, pause_s)
+    job = _CopyJob(running.bootstrap, "original", "copy", in_transaction)
     job.copy(in_transaction)  # it has joined its group
-    cpu_s, begun = _cpu_s(running.broker_pids), time.perf_counter()
-    commits_ms = job.copy(records - in_transaction)
+    used_s, begun = cpu_s(running.broker_pids), time.perf_counter()
+    commits_ms = job.copy(records - in_transaction, pause_s)
     seconds = time.perf_counter() - begun
-    cpu_s = _cpu_s(running.broker_pids) - cpu_s
+    used_s = cpu_s(running.broker_pids) - used_s
     job.close()
     cuts = statistics.quantiles(commits_ms, n=100)
     return {
         "records/s": (records - in_transaction) / seconds,
-        "CPU s of the brokers": cpu_s,
+        "CPU s of the brokers": used_s,
         "commit p50, ms": cuts[49],
         "commit p99, ms": cuts[98],
     }
-
-
-def _round(system: str, records: int, in_transaction: int, pause_s: float) -> dict[str, float]:
-    with tempfile.TemporaryDirectory() as directory, cluster(system, directory, brokers=_REPLICAS) as running:
-        return _measure(running, records, in_transaction, pause_s)
 
 
 def main() -> int:
@@ -148,7 +108,8 @@ def main() -> int:
     rounds: dict[str, list[dict[str, float]]] = {system: [] for system in systems}
     for number in range(arguments.rounds):
         for system in systems if number % 2 == 0 else reversed(systems):
-            found = _round(system, arguments.records, arguments.transaction, arguments.pause_ms / 1000)
+            with tempfile.TemporaryDirectory() as directory, cluster(system, directory, brokers=_REPLICAS) as running:
+                found = _measure(running, arguments.records, arguments.transaction, arguments.pause_ms / 1000)
             rounds[system].append(found)
             figures = ", ".join(f"{name} {value:.4g}" for name, value in found.items())
             print(f"{system}: {figures}; load {os.getloadavg()[0]:.1f}", file=sys.stderr, flush=True)
@@ -159,10 +120,7 @@ def main() -> int:
     if arguments.output == "json":
         print(json.dumps(medians, indent=2))
         return 0
-    print(f"{'figure':<28}{'Barnabas':>12}{'Apache':>12}{'ratio':>8}")
-    for name, ours in medians[OURS].items():
-        theirs = medians.get(THEIRS, {}).get(name)
-        print(f"{name:<28}{ours:>12.4g}" + (f"{theirs:>12.4g}{ours / theirs:>8.2f}" if theirs else ""))
+    print_comparison(medians, width=28, digits=4)
     return 0
 
 

@@ -29,7 +29,7 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple, Self
 
-from systems import HAS_REFERENCE, OURS, THEIRS, Running, cluster
+from systems import HAS_REFERENCE, OURS, THEIRS, Running, cluster, print_comparison
 
 from barnabas.client.admin.configurations import Resource, ResourceType, alter_configs
 from barnabas.client.admin.topics import create_topic
@@ -381,10 +381,7 @@ def main() -> int:
     parser.add_argument("--sizes", default="100,1000")
     parser.add_argument("--alone", action="store_true", help="do not run the reference systems")
     found = measure(parser.parse_args())
-    print(f"{'figure':<48}{'Barnabas':>12}{'Apache':>12}{'ratio':>8}")
-    for name, ours in found[OURS].items():
-        theirs = found.get(THEIRS, {}).get(name)
-        print(f"{name:<48}{ours:>12.3g}" + (f"{theirs:>12.3g}{ours / theirs:>8.2f}" if theirs else ""))
+    print_comparison(found, width=48, digits=3)
     return 0
 
 

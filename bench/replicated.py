@@ -10,12 +10,12 @@ import sys
 import tempfile
 import threading
 import time
-from typing import Any
 
-from systems import SHARED, Server, cluster, figures_of, load, resident_kb, servers
+from systems import SHARED, Server, admin, cluster, create_topics, figures_of, fill, load, resident_kb, servers
 
 BROKERS = REPLICAS = 3
 _ROLLING_TOPICS, _ROLLING_PARTITIONS = 20, 50
+_BODY = bytes(range(256)) * 39
 
 
 def measure_replicated(system: str, mb: int) -> dict[str, float]:
@@ -48,27 +48,10 @@ def measure_failover(system: str) -> dict[str, float]:
     return figures
 
 
-def _admin(bootstrap: str) -> Any:
-    from confluent_kafka.admin import AdminClient
-
-    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-
-
-def _create(bootstrap: str, topics: dict[str, int], **config: str) -> None:
-    from confluent_kafka.admin import NewTopic
-
-    admin = _admin(bootstrap)
-    while len(admin.list_topics(timeout=10).brokers) < BROKERS:
-        time.sleep(0.1)
-    wanted = [NewTopic(name, partitions, REPLICAS, config=config) for name, partitions in topics.items()]
-    for made in admin.create_topics(wanted, request_timeout=120, operation_timeout=120).values():
-        made.result(120)
-
-
 def _wait_for_in_sync(bootstrap: str) -> None:
     """Until every partition has all its replicas in sync."""
     while True:
-        found = _admin(bootstrap).list_topics(timeout=30).topics.values()
+        found = admin(bootstrap).list_topics(timeout=30).topics.values()
         partitions = [one for topic in found for one in topic.partitions.values()]
         if partitions and all(len(one.isrs) == len(one.replicas) for one in partitions):
             return
@@ -123,25 +106,6 @@ class _SteadyProducer:
         self._thread.join()
 
 
-def _fill(bootstrap: str, topic: str, mb: int) -> None:
-    from confluent_kafka import Producer
-
-    producer = Producer(
-        {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 5, "batch.size": 1_000_000, "log_level": 0,
-         "queue.buffering.max.kbytes": 200_000}
-    )  # fmt: skip
-    body = bytes(range(256)) * 39
-    for _ in range(mb * 1_000_000 // len(body)):
-        while True:
-            try:
-                producer.produce(topic, body)
-                break
-            except BufferError:
-                producer.poll(0.05)
-        producer.poll(0)
-    producer.flush(300)
-
-
 def measure_rolling(system: str) -> dict[str, float]:
     """Each of three brokers stopped cleanly and started again, with 1,000
     partitions, under load."""
@@ -149,7 +113,7 @@ def measure_rolling(system: str) -> dict[str, float]:
         tempfile.TemporaryDirectory() as directory,
         servers(system, directory, BROKERS) as (bootstrap, brokers),
     ):
-        _create(bootstrap, {f"t{n}": _ROLLING_PARTITIONS for n in range(_ROLLING_TOPICS)})
+        create_topics(bootstrap, {f"t{n}": _ROLLING_PARTITIONS for n in range(_ROLLING_TOPICS)}, REPLICAS)
         _wait_for_in_sync(bootstrap)
         writer = _SteadyProducer(bootstrap, "t0")
         time.sleep(2)
@@ -174,12 +138,12 @@ def measure_catch_up(system: str, mb: int) -> dict[str, float]:
         tempfile.TemporaryDirectory() as directory,
         servers(system, directory, BROKERS) as (bootstrap, brokers),
     ):
-        _create(bootstrap, {"big": 3, "small": 3}, **{"min.insync.replicas": "2"})
+        create_topics(bootstrap, {"big": 3, "small": 3}, REPLICAS, **{"min.insync.replicas": "2"})
         _wait_for_in_sync(bootstrap)
         last: Server = brokers[-1]
         last.stop()
         alive = ",".join(bootstrap.split(",")[:-1])
-        _fill(alive, "big", mb)
+        fill(alive, "big", _BODY, mb * 1_000_000 // len(_BODY))
         writer = _SteadyProducer(alive, "small")
         time.sleep(5)
         start = time.perf_counter()

@@ -21,7 +21,7 @@ from collections.abc import Callable
 
 import replicated
 import single
-from systems import HAS_LOAD, HAS_REFERENCE, OURS, THEIRS
+from systems import HAS_LOAD, HAS_REFERENCE, OURS, THEIRS, print_comparison
 
 Step = Callable[[], dict[str, float]]
 
@@ -69,11 +69,7 @@ def main() -> int:
         on = f"{os.cpu_count()} cores, Linux {platform.release().split('-')[0]}, Python {platform.python_version()}"
         print(json.dumps({"measured_on": on + (arguments.note and f"; {arguments.note}"), **results}, indent=2))
         return 0
-    print(f"{'figure':<48}{'Barnabas':>12}{'Apache':>12}{'ratio':>8}")
-    for name, ours in results[OURS].items():
-        theirs = results[THEIRS].get(name)
-        row = f"{name:<48}{ours:>12.3g}"
-        print(row + (f"{theirs:>12.3g}{ours / theirs:>8.2f}" if theirs else ""))
+    print_comparison(results, width=48, digits=3)
     return 0
 
 

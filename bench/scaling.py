@@ -16,8 +16,8 @@ import sys
 import tempfile
 from collections.abc import Callable
 from functools import partial
-from os import sysconf
-from pathlib import Path
+
+from systems import cpu_s
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
@@ -27,7 +27,6 @@ from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.testing.processes import ProcessCluster
 from barnabas.testing.server_processes import wait_until
 
-_TICK = sysconf("SC_CLK_TCK")
 _TIMEOUTS = {"request.timeout.ms": "300000", "default.api.timeout.ms": "300000"}
 _DESCRIPTIONS = 50
 _MOVES_A_REQUEST = 5_000
@@ -47,10 +46,9 @@ class Bench:
         found = {}
         for pid in self._cluster.pids.values():
             try:
-                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                found[pid] = cpu_s([pid])
             except OSError:
                 continue  # it was killed
-            found[pid] = (int(fields[11]) + int(fields[12])) / _TICK
         return found
 
     def measure(self, name: str, work: Callable[[], object], done: Callable[[], bool], count: int = 1) -> None:

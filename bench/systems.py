@@ -13,7 +13,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from typing import Any
 
 from barnabas.base.settings import properties_text
 
@@ -22,6 +23,8 @@ SHARED = pathlib.Path(os.environ.get("BARNABAS_SHARED", ROOT.parent / "shared"))
 OURS, THEIRS = "barnabas", "apache"
 BARNABAS = [sys.executable, "-m", "barnabas"]
 APACHE = str(SHARED / "reference/apache")
+
+_TICK = os.sysconf("SC_CLK_TCK")
 
 HAS_LOAD = (SHARED / "measure/load.py").exists()
 HAS_REFERENCE = HAS_LOAD and shutil.which("java") is not None
@@ -49,6 +52,15 @@ def resident_kb(*pids: int) -> int:
     """Memory that these processes hold."""
     found = [pathlib.Path(f"/proc/{pid}/status").read_text() for pid in pids]
     return sum(int(re.search(r"VmRSS:\s+(\d+)", status).group(1)) for status in found)
+
+
+def cpu_s(pids: Collection[int]) -> float:
+    """User and system time of these processes so far."""
+    total = 0
+    for pid in pids:
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        total += int(fields[11]) + int(fields[12])
+    return total / _TICK
 
 
 _candidates = itertools.count(20_000 + os.getpid() % 8_000)
@@ -183,3 +195,52 @@ def figures_of(found: dict[str, dict[str, float]]) -> dict[str, float]:
         for unit in units
         if unit in values
     }
+
+
+def admin(bootstrap: str) -> Any:
+    """librdkafka's client for administrators."""
+    from confluent_kafka.admin import AdminClient
+
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+
+def create_topics(bootstrap: str, topics: dict[str, int], replicas: int, **config: str) -> None:
+    """Topics and how many partitions they have, once there are brokers for all replicas."""
+    from confluent_kafka.admin import NewTopic
+
+    client = admin(bootstrap)
+    while len(client.list_topics(timeout=10).brokers) < replicas:
+        time.sleep(0.1)
+    wanted = [NewTopic(name, partitions, replicas, config=config) for name, partitions in topics.items()]
+    for made in client.create_topics(wanted, request_timeout=120, operation_timeout=120).values():
+        made.result(120)
+
+
+def fill(bootstrap: str, topic: str, value: bytes, count: int, *, partitions: int | None = None) -> None:
+    """Produce a value that many times: to so many partitions in turn, or as librdkafka chooses."""
+    from confluent_kafka import Producer
+
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 5, "batch.size": 1_000_000, "log_level": 0,
+         "queue.buffering.max.kbytes": 200_000}
+    )  # fmt: skip
+    for number in range(count):
+        where = {} if partitions is None else {"partition": number % partitions}
+        while True:
+            try:
+                producer.produce(topic, value, **where)
+                break
+            except BufferError:
+                producer.poll(0.05)
+        producer.poll(0)
+    if producer.flush(300):
+        sys.exit(f"{topic} was not filled")
+
+
+def print_comparison(figures: dict[str, dict[str, float]], *, width: int, digits: int) -> None:
+    """A table of the figures by system: ours, Apache's where they were measured, and the ratio."""
+    print(f"{'figure':<{width}}{'Barnabas':>12}{'Apache':>12}{'ratio':>8}")
+    for name, ours in figures[OURS].items():
+        theirs = figures.get(THEIRS, {}).get(name)
+        row = f"{name:<{width}}{ours:>12.{digits}g}"
+        print(row + (f"{theirs:>12.{digits}g}{ours / theirs:>8.2f}" if theirs else ""))
