@@ -24,8 +24,12 @@ class Addressed(Protocol):
 
 def state(cluster: Addressed, topic: str) -> tuple[int | None, set[int]]:
     """Leader and in-sync replicas of partition 0; (None, set()) while no broker answers."""
+    return _state_at(cluster.bootstrap_servers, topic)
+
+
+def _state_at(servers: str, topic: str) -> tuple[int | None, set[int]]:
     try:
-        with AdminConnection(cluster.bootstrap_servers, {"request.timeout.ms": "1000"}) as admin:
+        with AdminConnection(servers, {"request.timeout.ms": "1000"}) as admin:
             (partition,) = describe_topics(admin, [topic])[0].partitions
     except (BarnabasError, OSError):
         return None, set()
@@ -33,11 +37,18 @@ def state(cluster: Addressed, topic: str) -> tuple[int | None, set[int]]:
 
 
 def led_by(cluster: Addressed, topic: str, leader: int) -> str:
-    """A topic with three replicas whose first one leads."""
+    """A topic with three replicas whose first one leads; every broker knows it.
+
+    A broker that is cut off before it knows the topic tells its clients that there is none.
+    """
     others = [n for n in range(3) if n != leader]
     with Admin({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
         admin.create_topic(topic, assignment=[[leader, *others]])
-    eventually(lambda: state(cluster, topic) == (leader, {0, 1, 2}), what="all in sync")
+    servers = cluster.bootstrap_servers.split(",")
+    eventually(
+        lambda: all(_state_at(server, topic) == (leader, {0, 1, 2}) for server in servers),
+        what="all in sync, at every broker",
+    )
     return topic
 
 
