@@ -31,7 +31,15 @@ API = {
     ),
     "testing": (
         "The API for tests",
-        ["cluster", "processes", "virtual.cluster", "virtual.producer", "virtual.consumer", "virtual.program"],
+        [
+            "cluster",
+            "processes",
+            "coordinator_kills",
+            "virtual.cluster",
+            "virtual.producer",
+            "virtual.consumer",
+            "virtual.program",
+        ],
     ),
     "mirror": ("The mirror's API", ["maker", "settings", "replication_policy"]),
 }

@@ -20,6 +20,7 @@ from barnabas.base.lazy_names import import_lazily
 
 if TYPE_CHECKING:
     from barnabas.testing.cluster import Cluster
+    from barnabas.testing.coordinator_kills import CoordinatorKill
     from barnabas.testing.processes import ProcessCluster
     from barnabas.testing.virtual.cluster import SimulatedRunError, VirtualCluster, VirtualRun, simulate
     from barnabas.testing.virtual.consumer import VirtualConsumer
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Cluster",
+    "CoordinatorKill",
     "ProcessCluster",
     "ProgramKilledError",
     "SimulatedRunError",
@@ -41,6 +43,7 @@ __all__ = [
 
 _HOMES = {
     "Cluster": "cluster",
+    "CoordinatorKill": "coordinator_kills",
     "ProcessCluster": "processes",
     "ProgramKilledError": "virtual.program",
     "SimulatedRunError": "virtual.cluster",

@@ -13,8 +13,8 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Collection, Coroutine, Mapping
-from concurrent.futures import Future, wait
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, Self
 
@@ -29,6 +29,7 @@ from barnabas.client.admin.topics import create_topic
 from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.coordination.server.server import CoordinationServer
 from barnabas.coordination.server.settings import parse_settings
+from barnabas.testing.coordinator_kills import NO_OTHER_BROKER, CoordinatorKill, CoordinatorKills, Outcome
 from barnabas.testing.faults import ServerFaults
 from barnabas.testing.security import ClusterSecurity
 from barnabas.testing.server_thread import ServerThread
@@ -110,6 +111,7 @@ class Cluster:
         self._ports: dict[int, int] = {}
         self._server_of_port: dict[int, str] = {}
         self._sides: dict[str, int] = {}
+        self._coordinator_kills = CoordinatorKills()
         self._lock = threading.RLock()
         self._preparing: threading.Thread | None = None
 
@@ -155,7 +157,7 @@ class Cluster:
             for server_id, texts in plans.items():
                 self._zk_texts[server_id] = texts
                 for port in _peer_ports(texts.get(f"server.{server_id}", "")):
-                    self._server_of_port[port] = self._zookeeper_name(server_id)
+                    self._server_of_port[port] = _zookeeper_name(server_id, self._zk_servers)
             for server_id in plans:
                 self._start_coordination(server_id)
             starting = [self._begin_broker(n) for n in self._ids]
@@ -209,16 +211,16 @@ class Cluster:
         """Stop one coordination server cleanly; they are numbered from 1.
 
         `start_zookeeper` starts it again."""
-        self._stop_server(self._zookeeper_name(server_id), _close)
+        self._stop_server(_zookeeper_name(server_id, self._zk_servers), _close)
 
     def start_zookeeper(self, server_id: int = 1) -> None:
         """Start a coordination server again that was stopped or killed, at the same port."""
-        if self._zookeeper_name(server_id) in self._running:
+        if _zookeeper_name(server_id, self._zk_servers) in self._running:
             raise BarnabasError(f"coordination server {server_id} is running")
         self._start_coordination(server_id)
 
     def _stop_server(self, name: str, end: Callable[[_Server], Coroutine[Any, Any, None]]) -> None:
-        server = self._find(name)
+        server = _find(self._running, name)
         server.thread.resume()
         with self._lock:
             del self._running[name]
@@ -233,13 +235,46 @@ class Cluster:
         Its port and its data stay."""
         self._stop_server(self._name(server), _kill)
 
+    @contextlib.contextmanager
+    def killing_coordinator(
+        self, transactional_id: str, during: Outcome = "commit", *, restart: bool = False
+    ) -> Iterator[CoordinatorKill]:
+        """`kill` a producer's coordinator in the middle of a commit (or ``during="abort"``) in this
+        block.
+
+        The outcome is decided, on all in-sync replicas of ``__transaction_state``; no partition has
+        a marker, and the client has no answer. With ``restart`` the broker is started again at
+        once: a cluster of one broker needs it. Raises `BarnabasError` at the end of a block in
+        which no coordinator was killed.
+        """
+        if len(self._ids) == 1 and not restart:
+            raise BarnabasError(NO_OTHER_BROKER)
+        ended: list[Future[None]] = []
+
+        def end(broker_id: int) -> None:
+            self.kill(broker_id)
+            if restart:
+                self.start_broker(broker_id)
+
+        def strike(broker_id: int) -> None:
+            server = self._running[self._name(broker_id)].serves
+            assert isinstance(server, BrokerServer)
+            server.components.transactions.stop()  # until the kill it writes no marker
+            ended.append(killer.submit(end, broker_id))
+
+        kill = CoordinatorKill(transactional_id, during, strike)
+        with ThreadPoolExecutor(1, "barnabas-killer") as killer, self._coordinator_kills.waiting(kill):
+            yield kill
+        for each in ended:
+            each.result()
+
     def pause(self, server: int | str) -> None:
         """As kill -STOP: it stands still with its connections open, until `resume`."""
-        self._find(self._name(server)).thread.pause()
+        _find(self._running, self._name(server)).thread.pause()
 
     def resume(self, server: int | str) -> None:
         """As kill -CONT: it continues."""
-        self._find(self._name(server)).thread.resume()
+        _find(self._running, self._name(server)).thread.resume()
 
     def partition(self, *groups: Collection[int | str]) -> None:
         """Cut the network between groups of servers.
@@ -262,22 +297,22 @@ class Cluster:
 
     def slow_disk(self, server: int | str, delay_s: float) -> None:
         """Every call to the server's disk takes ``delay_s`` longer; 0 ends it."""
-        self._find(self._name(server)).faults.disk.delay_s = delay_s
+        _find(self._running, self._name(server)).faults.disk.delay_s = delay_s
 
     def full_disk(self, server: int | str) -> None:
         """Whatever would change the server's disk fails, as with no space left
         (ENOSPC), until `heal`."""
-        self._find(self._name(server)).faults.disk.error = errno.ENOSPC
+        _find(self._running, self._name(server)).faults.disk.error = errno.ENOSPC
 
     def fail_disk(self, server: int | str) -> None:
         """Every call to the server's disk fails (EIO), until `heal`.
 
         A broker gives the log dir up, as a real one does."""
-        self._find(self._name(server)).faults.disk.error = errno.EIO
+        _find(self._running, self._name(server)).faults.disk.error = errno.EIO
 
     def clock(self, server: int | str, shift_s: float) -> None:
         """The server's wall clock is wrong by this much; 0 ends it."""
-        self._find(self._name(server)).faults.clock.shift_ms = round(shift_s * 1000)
+        _find(self._running, self._name(server)).faults.clock.shift_ms = round(shift_s * 1000)
 
     def heal(self) -> None:
         """End all faults of servers that run: pauses, partitions, disks, clocks.
@@ -305,21 +340,10 @@ class Cluster:
             if server not in self._ids:
                 raise BarnabasError(f"there is no broker {server}: they are {self._ids.start} to {self._ids.stop - 1}")
             return f"broker-{server}"
-        names = [self._zookeeper_name(n) for n in range(1, self._zk_servers + 1)]
+        names = [_zookeeper_name(n, self._zk_servers) for n in range(1, self._zk_servers + 1)]
         if server not in names:
             raise BarnabasError(f"there is no server {server!r}: they are the broker ids, and {', '.join(names)}")
         return server
-
-    def _zookeeper_name(self, server_id: int) -> str:
-        if not 1 <= server_id <= self._zk_servers:
-            raise BarnabasError(f"there is no coordination server {server_id}: they are numbered from 1")
-        return f"zookeeper{server_id}" if self._zk_servers > 1 else "zookeeper"
-
-    def _find(self, name: str) -> _Server:
-        try:
-            return self._running[name]
-        except KeyError:
-            raise BarnabasError(f"{name} is not running") from None
 
     # Topics
 
@@ -367,6 +391,8 @@ class Cluster:
                     self._running.pop(name, None)
                 server.thread.end()
                 raise
+            if isinstance(server.serves, BrokerServer):
+                self._coordinator_kills.watch(server.serves)
             server.watching = asyncio.create_task(self._end_when_failed(name, server))
 
         server.starting = server.thread.submit(start())
@@ -390,7 +416,7 @@ class Cluster:
 
     def _start_coordination(self, server_id: int) -> None:
         texts = self._zk_texts[server_id]
-        name = self._zookeeper_name(server_id)
+        name = _zookeeper_name(server_id, self._zk_servers)
 
         def make(faults: ServerFaults) -> CoordinationServer:
             return CoordinationServer(
@@ -437,6 +463,19 @@ class Cluster:
         assert isinstance(server, BrokerServer)
         self._ports[broker_id] = server.port
         self._server_of_port[server.port] = name
+
+
+def _find(running: Mapping[str, _Server], name: str) -> _Server:
+    try:
+        return running[name]
+    except KeyError:
+        raise BarnabasError(f"{name} is not running") from None
+
+
+def _zookeeper_name(server_id: int, servers: int) -> str:
+    if not 1 <= server_id <= servers:
+        raise BarnabasError(f"there is no coordination server {server_id}: they are numbered from 1")
+    return f"zookeeper{server_id}" if servers > 1 else "zookeeper"
 
 
 # What brokers know

@@ -7,8 +7,9 @@ leads; the same seed gives the same run.
 """
 
 import asyncio
+import contextlib
 import errno
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -21,6 +22,7 @@ from barnabas.client.errors import TimedOutError
 from barnabas.client.producer.producer import CLOSE_TIMEOUT_S
 from barnabas.client.records import Record
 from barnabas.client.type_variables import K, K_contra, V, V_contra
+from barnabas.testing.coordinator_kills import NO_OTHER_BROKER, CoordinatorKill, CoordinatorKills, Outcome
 from barnabas.testing.simulation.cluster_view import ClusterView
 from barnabas.testing.simulation.disk import DiskFault
 from barnabas.testing.simulation.loop import current_process
@@ -50,6 +52,7 @@ _START_S = 120.0
 _TOPIC_S = 60.0
 _READ_S = 60.0
 _LIMIT_S = 3600.0
+_RESTART_US = 500_000
 _DEFAULTS = {
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
@@ -133,6 +136,13 @@ def _coordination(simulation: Simulation) -> dict[str, str]:
     return {f"zookeeper{n}": name for n, name in enumerate(names, 1)}
 
 
+def _machine_here(simulation: Simulation) -> Machine:
+    """The machine of the program that asks."""
+    process = current_process()
+    assert process is not None, "outside of programs there are no clients"
+    return simulation.machine(process.name)
+
+
 class VirtualCluster:
     """What a scenario gets: topics, clients, programs, faults.
 
@@ -155,6 +165,7 @@ class VirtualCluster:
         self._programs: list[VirtualProgram[Any]] = []
         self._cuts: list[tuple[str, str]] = []
         self._links = 0
+        self._coordinator_kills = CoordinatorKills()
         self.rng = simulation.random("user")
         """A generator for the scenario's own choices; the seed decides it, too."""
 
@@ -165,6 +176,8 @@ class VirtualCluster:
         for broker_id in self._ids:
             self._simulation.start_broker(broker_id)
         await self.until(lambda: all(each.is_serving for each in self._simulation.brokers), _START_S)
+        for machine in self._simulation.brokers:
+            self._coordinator_kills.watch(machine.server)
 
     # Time
 
@@ -172,7 +185,7 @@ class VirtualCluster:
         """The wall clock of the program that asks, in ms since 1970.
 
         ``asyncio`` has virtual time by itself."""
-        return self._here().clock.wall_ms()
+        return _machine_here(self._simulation).clock.wall_ms()
 
     async def until(self, condition: Callable[[], object], timeout_s: float = 60.0) -> None:
         """Wait in virtual time until a condition holds; raises `TimedOutError`."""
@@ -330,13 +343,8 @@ class VirtualCluster:
             if not each.is_awaited and each.failure is not None
         ]
 
-    def _here(self) -> Machine:
-        process = current_process()
-        assert process is not None, "outside of programs there are no clients"
-        return self._simulation.machine(process.name)
-
     def _link(self) -> ClusterLink:
-        machine = self._here()
+        machine = _machine_here(self._simulation)
         self._links += 1
         endpoints = {broker_id: (broker_name(broker_id), BROKER_PORT) for broker_id in self._ids}
         rng = self._simulation.random(f"link {self._links}")
@@ -347,6 +355,26 @@ class VirtualCluster:
     def kill(self, server: Server) -> None:
         """As kill -9: its session lives until it expires, its data stay."""
         self._simulation.kill(self._machine(server), restart=False)
+
+    @contextlib.contextmanager
+    def killing_coordinator(
+        self, transactional_id: str, during: Outcome = "commit", *, restart: bool = False
+    ) -> Iterator[CoordinatorKill]:
+        """`kill` a producer's coordinator in the middle of a commit (or ``during="abort"``) in this
+        block: see `barnabas.testing.Cluster.killing_coordinator`.
+
+        With ``restart`` the broker is started again half a second later."""
+        if len(self._ids) == 1 and not restart:
+            raise BarnabasError(NO_OTHER_BROKER)
+
+        def strike(broker_id: int) -> None:
+            machine = self._machine(broker_id)
+            self._simulation.kill(machine, restart=False)
+            if restart:
+                self._simulation.loop.call_outside(_RESTART_US, self._simulation.start, machine)
+
+        with self._coordinator_kills.waiting(CoordinatorKill(transactional_id, during, strike)) as kill:
+            yield kill
 
     def power_off(self, server: Server) -> None:
         """Its machine loses its power: what was not synced is gone, and its
@@ -376,6 +404,8 @@ class VirtualCluster:
             raise BarnabasError(f"{machine.name} is running")
         self._simulation.start(machine)
         await self.until(lambda: machine.is_serving, _START_S)
+        if machine in self._simulation.brokers:
+            self._coordinator_kills.watch(machine.server)
 
     def pause(self, server: Server) -> None:
         """As kill -STOP: it stands still with its connections open, until `resume`."""

@@ -1,0 +1,123 @@
+"""Kills of the transaction coordinator in the middle of a commit or an abort.
+
+The moment is that of the answer to EndTxn. The outcome, PREPARE_COMMIT or PREPARE_ABORT, is then in
+the log of ``__transaction_state`` and on every in-sync replica of it; no partition has its marker,
+COMPLETE_COMMIT or COMPLETE_ABORT is not written, and the client has no answer. So another
+coordinator must complete the transaction, and the client must ask it. No time decides about the
+moment: `CoordinatorKills` stands before a broker's handler of EndTxn and sees each answer before it
+leaves. It does not matter which client asks, or how it connects.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal
+
+from barnabas.base.errors import BarnabasError
+from barnabas.broker.requests.request import Request
+from barnabas.broker.server import BrokerServer
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.messages.end_txn import EndTxnRequest
+
+__all__ = ["NO_OTHER_BROKER", "CoordinatorKill", "CoordinatorKills", "Outcome"]
+
+Outcome = Literal["commit", "abort"]
+NO_OTHER_BROKER = "no other broker can take over: use a cluster with brokers=3, or restart=True"
+
+
+class CoordinatorKill:
+    """One coordinator that is killed, at the first moment that fits."""
+
+    def __init__(self, transactional_id: str, during: Outcome, strike: Callable[[int], None]) -> None:
+        """``strike`` gets the broker's id, on its loop; from then on it must write no marker.
+
+        Raises `BarnabasError` for an outcome that there is not.
+        """
+        if during not in ("commit", "abort"):
+            raise BarnabasError(f"during={during!r}: a transaction ends in 'commit' or 'abort'")
+        self.transactional_id = transactional_id
+        self.during = during
+        self.broker_id: int | None = None
+        """The broker that was killed; None before."""
+        self._strike = strike
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the moment has come."""
+        return self.broker_id is not None
+
+    def waits_for(self, request: EndTxnRequest) -> bool:
+        """Whether this request may bring the moment."""
+        return (
+            not self.is_done
+            and request.transactional_id == self.transactional_id
+            and request.committed == (self.during == "commit")
+        )
+
+    def strike(self, broker_id: int) -> None:
+        """The moment has come, at this broker."""
+        self.broker_id = broker_id
+        self._strike(broker_id)
+
+    def check(self) -> None:
+        """Raises `BarnabasError` if the moment has not come."""
+        if not self.is_done:
+            raise BarnabasError(
+                f"no coordinator was killed: no {self.during} of {self.transactional_id} was decided, "
+                "of a transaction with records or offsets"
+            )
+
+
+class CoordinatorKills:
+    """The kills that a cluster has in store."""
+
+    def __init__(self) -> None:
+        self._waiting: list[CoordinatorKill] = []
+
+    def watch(self, broker: BrokerServer) -> None:
+        """Stand before the handler of a broker that has its components.
+
+        Called once in each life of a broker."""
+        dispatcher = broker.components.dispatcher
+        handler = dispatcher.handlers[ApiKey.END_TXN]
+        watched = replace(handler, handle=partial(self._handle, broker.broker_id, handler.handle))
+        dispatcher.handlers = {**dispatcher.handlers, ApiKey.END_TXN: watched}
+
+    @contextlib.contextmanager
+    def waiting(self, kill: CoordinatorKill) -> Iterator[CoordinatorKill]:
+        """Kill a coordinator in this block. Raises `BarnabasError` at its end if there was none."""
+        self._waiting = [*self._waiting, kill]
+        try:
+            yield kill
+        finally:
+            self._waiting = [each for each in self._waiting if each is not kill]
+        kill.check()
+
+    def _handle(self, broker_id: int, handle: Callable[[Request], None], request: Request) -> None:
+        kill = next((each for each in self._waiting if each.waits_for(request.message)), None)
+        if kill is None:
+            handle(request)
+            return
+
+        def answer(_: Request, response: Any, code: ErrorCode | None) -> None:
+            if code is not None:
+                request.fail(code)
+            elif response.error_code or kill.is_done:
+                request.reply(response)
+            else:
+                kill.strike(broker_id)
+
+        handle(
+            Request(
+                request.api_key,
+                request.version,
+                request.correlation_id,
+                request.client_id,
+                request.message,
+                request.client,
+                request.received_ms,
+                answer,
+            )
+        )
