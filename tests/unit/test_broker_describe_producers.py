@@ -81,3 +81,11 @@ def test_a_follower_describes_the_producers_of_its_own_log(broker: DataPath) -> 
 def test_what_is_not_there_is_an_error_of_each_partition(broker: DataPath, topic: str, code: ErrorCode) -> None:
     """Topics and names."""
     assert [found.error_code for found in describe(broker.connect(), topic, 0, 1)] == [code, code]
+
+
+def test_a_wrong_name_is_said_once_however_many_partitions_are_asked_for(broker: DataPath) -> None:
+    """The message has the name: a long one for each of 100,000 partitions would be 400 MB."""
+    found = describe(broker.connect(), "n" * 30_000, 0, 1, 2)
+    assert [each.error_code for each in found] == [ErrorCode.INVALID_TOPIC_EXCEPTION] * 3
+    assert "n" * 3_000 in (found[0].error_message or "")
+    assert [each.error_message for each in found[1:]] == [None, None]

@@ -137,6 +137,20 @@ def test_one_partition_that_does_not_exist_fails_all(broker: Served) -> None:
     assert broker.state() == "Empty"
 
 
+def test_topic_that_is_named_again_and_again_is_added_and_answered_once(broker: Served) -> None:
+    """With all partitions of all its entries."""
+    sender = broker.producer()
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=sender.transactional_id,
+        v3_and_below_producer_id=sender.producer_id,
+        v3_and_below_producer_epoch=sender.producer_epoch,
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name="a", partitions=[each]) for each in (1, 0, 1)],
+    )
+    topics = broker.client.ask(request, 3).results_by_topic_v3_and_below
+    assert len(topics) == 1
+    assert codes(topics) == {"a": {0: E.NONE, 1: E.NONE}}
+
+
 def test_clients_cannot_add_internal_topics(broker: Served) -> None:
     """The coordinator would write markers into them. The offsets topic has a request of its own."""
     answer = broker.add_request(broker.producer(), __consumer_offsets=[0], __transaction_state=[0, 9], a=[0], b=[0])

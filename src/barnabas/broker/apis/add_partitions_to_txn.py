@@ -131,12 +131,17 @@ def _report(making: Task[AddPartitionsToTxnResult], done: _Done) -> Task[None]:
 
 
 def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> Task[Partitions]:
-    asked: dict[str, frozenset[int]] = {}
+    asked: dict[str, set[int]] = {}
     for topic in topics:
         yield None
         if topic.partitions:
-            asked[topic.name] = asked.get(topic.name, frozenset()) | frozenset(topic.partitions)
-    return asked
+            # One set grows: a topic may be there for each of its partitions.
+            asked.setdefault(topic.name, set()).update(topic.partitions)
+    found = {}
+    for name, numbers in asked.items():
+        yield None
+        found[name] = frozenset(numbers)
+    return found
 
 
 def _missing(metadata: MetadataCache, asked: Partitions) -> Task[Mapping[str, frozenset[int]]]:

@@ -47,13 +47,17 @@ def _describe_all(parts: Parts, request: Request) -> Task[None]:
     topics = []
     for topic in message.topics:
         yield None  # it may be named without partitions
-        partitions = []
+        partitions: list[PartitionResponse] = []
         for index in topic.partition_indexes:
             yield None
             topic_partition = TopicPartition(topic.name, index)
             if topic_partition not in described:
                 described.add(topic_partition)
-                partitions.append((yield from _describe(parts, topic_partition)))
+                answer = yield from _describe(parts, topic_partition)
+                if partitions and answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION:
+                    # The message quotes the name, up to 4,000 characters of it: once is enough.
+                    answer.error_message = None
+                partitions.append(answer)
         topics.append(TopicResponse(name=topic.name, partitions=partitions))
     request.reply(DescribeProducersResponse(topics=topics))
 
