@@ -207,8 +207,8 @@ def trials(seeds: str) -> dict[str, Trial]:
         ),
         "hostile requests": Trial(
             "no request that names as much as a request may holds a broker, or keeps memory",
-            ("tests/fault/test_hostile_requests.py",),
-            {"BARNABAS_NAMES": 99_000},
+            ("tests/fault/test_hostile_requests.py", "tests/fault/test_hostile_transactions.py"),
+            {"BARNABAS_NAMES": 99_000, "BARNABAS_PARTITIONS": 10_000},
         ),
         "memory attacks": Trial(
             "what waits in memory for all peers together is bounded, others are served meanwhile, and the memory comes back",

@@ -7,7 +7,6 @@ comes back, but for a little.
 """
 
 from collections.abc import Callable
-from os import environ
 from pathlib import Path
 from typing import Any
 
@@ -46,16 +45,13 @@ from barnabas.wire.kafka.messages import (
     sync_group,
 )
 from barnabas.wire.kafka.messages.find_coordinator import FindCoordinatorRequest
-from support.memory import Memory
+from support.long_requests import NAMES, LongRequests
 from support.raw import ask
-from support.stalls import Stalls, one_broker
+from support.stalls import one_broker
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.fault]
 
-NAMES = int(environ.get("BARNABAS_NAMES", "4000"))
-MEMORY_MIB = 16 + NAMES * 600 / (1 << 20)
-"""A thing that is named has an object in the request, one in the answer, and perhaps an error."""
 TOPIC, BROKER = 2, 4
 LOOKED_FOR = [f"none-{number}" for number in range(NAMES)]
 INDEXES = list(range(NAMES))
@@ -487,27 +483,11 @@ def test_requests_with_the_longest_lists_do_not_stall_a_broker(
     with one_broker(tmp_path) as (stalls, admin, port):
         create_topic(admin, "used", partitions=3, replication_factor=1)
         eventually(lambda: ask(port, FindCoordinatorRequest(key="g", key_type=0), 2).error_code == 0)
-        ate = [during(stalls, name, port, *case) for name, case in (lists() | topics_without_partitions()).items()]
+        requests = LongRequests(stalls, port)
+        for name, (message, version) in (lists() | topics_without_partitions()).items():
+            requests.send(name, message, version)
         assert len(describe_topics(admin, ["used"])[0].partitions) == 3
         for number, row in enumerate(stalls.rows):
             record_property(f"{number:02}", row)
         assert stalls.late == []
-        assert [each for each in ate if each] == []
-
-
-def during(stalls: Stalls, name: str, port: int, message: Any, version: int) -> str:
-    """Send one request; what is wrong with the memory it took."""
-    memory = Memory(stalls.cluster.pids["0"])
-
-    def send() -> None:
-        try:
-            ask(port, message, version, timeout_s=300)
-        except ConnectionError:
-            name_of_end.append("closed")
-
-    name_of_end: list[str] = []
-    stalls.during(name, send)
-    kept, most = memory.kept_mib, memory.grown_mib
-    stalls.rows[-1] += f", memory +{kept:.1f} (most {most:.1f}) MiB {''.join(name_of_end)}"
-    print(stalls.rows[-1], flush=True)
-    return f"{name}: {kept:.1f} MiB" if kept > MEMORY_MIB else ""
+        assert requests.kept == []
