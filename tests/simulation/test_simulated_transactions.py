@@ -1,6 +1,7 @@
 """Transactions of whole clusters in virtual time, each run from its seed, and the limit of their
 version 1."""
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -13,10 +14,18 @@ import transaction_mutants
 from mutation import run_in_own_process, sample_of_commit
 from transaction_mutants import TRANSACTION_MUTANTS
 
+from barnabas.broker.metadata.features import TRANSACTION_VERSION
 from barnabas.client import ClientError, TopicPartition
 from barnabas.testing import VirtualCluster, simulate
+from barnabas.testing.simulation.feature_updates import feature_update
+from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.end_txn import EndTxnRequest
-from simulation.scenarios.transaction_scenario import TRANSACTION_FAULTS, run_transaction_seed, transaction_plan_of
+from simulation.scenarios.transaction_scenario import (
+    TRANSACTION_FAULTS,
+    TransactionPlan,
+    run_transaction_seed,
+    transaction_plan_of,
+)
 
 TESTS = str(Path(__file__).parents[1])
 SEEDS = int(os.environ.get("BARNABAS_TRANSACTION_SEEDS", "40"))
@@ -42,6 +51,14 @@ def test_simulated_transactions_keep_their_promises(first: int) -> None:
         assert seen[name], f"no {name} in {SEEDS_A_TEST} runs: {dict(seen)}"
 
 
+def test_late_ends_of_version_2_are_refused_under_load() -> None:
+    """Most requests come again after seconds, and no transaction suffers."""
+    plan = TransactionPlan(2, 1, 2, 20.0, (), 2.0, mean_pause_s=0.15, repeated_share=0.8, levels=(2,))
+    result = run_transaction_seed(1, plan=plan)
+    assert not result.violations, "\n".join(result.violations)
+    assert result.counts["late ends refused"] > result.counts["transactions committed"] / 4
+
+
 def test_the_same_seed_gives_the_same_transactions_byte_for_byte() -> None:
     """Here and in another process with other hashes: every event at its microsecond."""
     seeds = (4, 6)
@@ -61,6 +78,7 @@ def test_plans_of_transactions_are_varied() -> None:
     assert sum(1 for plan in plans if not plan.faults) == 40
     assert {plan.copiers for plan in plans} == {0, 1, 2}
     assert {plan.producers for plan in plans} == {1, 2, 3}
+    assert {plan.levels for plan in plans} == {(0,), (2,), (0, 2), (1, 2)}
     assert {plan.repeated_share > 0 for plan in plans} == {True, False}
     assert {name for plan in plans for name in plan.faults} == set(TRANSACTION_FAULTS)
 
@@ -92,6 +110,41 @@ def test_in_version_1_a_late_end_of_a_transaction_ends_the_next_one() -> None:
             return [record.value for record in await consumer.consume(10, 2.0)], found.value.name
 
     assert simulate(scenario, brokers=1).value == (["tea", "coffee"], "INVALID_TXN_STATE")
+
+
+@pytest.mark.parametrize(("level", "seen"), [(0, ["tea", "coffee"]), (2, ["tea"])])
+def test_a_late_end_tears_a_transaction_in_version_1_and_is_refused_in_version_2(level: int, seen: list[str]) -> None:
+    """The next transaction is aborted; in version 1 its first record was committed by then."""
+
+    async def scenario(cluster: VirtualCluster) -> tuple[list[str | None], int]:
+        await cluster.create_topic("orders", 2)
+        channels = cluster._link().channels()
+        if level:
+            assert cluster.controller is not None
+            await channels.send(cluster.controller, feature_update(TRANSACTION_VERSION, level, 0))
+            await asyncio.sleep(1)
+        producer = cluster.producer({"transactional.id": "till"})
+        await producer.init_transactions()
+        await producer.begin_transaction()
+        await producer.send("orders", "tea", partition=0)
+        transactions = producer._transactions
+        assert transactions is not None
+        producer_id, epoch = transactions.identity
+        late = EndTxnRequest(transactional_id="till", producer_id=producer_id, producer_epoch=epoch, committed=True)
+        await producer.commit_transaction()
+        await producer.begin_transaction()
+        await producer.send("orders", "coffee", partition=0)
+        coordinator = cluster.transaction_coordinator("till")
+        assert coordinator is not None
+        response = await channels.send(coordinator, late, version=5 if level else 4)
+        await producer.send("orders", "milk", partition=1)
+        await producer.abort_transaction()
+        async with cluster.consumer({"auto.offset.reset": "earliest"}) as consumer:
+            consumer.assign([TopicPartition("orders", 0), TopicPartition("orders", 1)])
+            return [record.value for record in await consumer.consume(10, 2.0)], response.error_code
+
+    expected = ErrorCode.PRODUCER_FENCED if level else ErrorCode.NONE
+    assert simulate(scenario, brokers=1).value == (seen, expected)
 
 
 def test_all_mutants_of_transactions_fit_the_code() -> None:

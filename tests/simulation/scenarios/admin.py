@@ -7,9 +7,12 @@ outcome is not looked at.
 """
 
 import asyncio
+import contextlib
 
 from barnabas.base.randomness import Random
 from barnabas.broker.cluster.channels import ChannelError
+from barnabas.testing.simulation.cluster_view import ClusterView
+from barnabas.testing.simulation.feature_updates import feature_update, finalized_level
 from barnabas.testing.simulation.topic_creation import topic_creation
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.alter_partition_reassignments import (
@@ -23,7 +26,7 @@ from barnabas.wire.kafka.messages.elect_leaders import ElectLeadersRequest
 from simulation.scenarios.clients import ClusterClient
 from simulation.scenarios.plan import TopicPlan
 
-__all__ = ["Administrator", "create_simulated_topic"]
+__all__ = ["Administrator", "create_simulated_topic", "set_feature_level"]
 
 _CREATE_TIMEOUT_S = 120
 _TIMEOUT_MS = 2000
@@ -59,6 +62,17 @@ async def create_simulated_topic(client: ClusterClient, topic: str, plan: TopicP
             return
         await asyncio.sleep(0.2)
     client.history.violation(f"topic {topic} was not created within {_CREATE_TIMEOUT_S} s of virtual time")
+
+
+async def set_feature_level(client: ClusterClient, view: ClusterView, name: str, level: int) -> None:
+    """Finalize a feature at a level, whatever it takes."""
+    while (before := finalized_level(view, name)) != level:
+        await client.refresh([])
+        if client.controller_id >= 0:
+            with contextlib.suppress(ChannelError):
+                await client.channels.send(client.controller_id, feature_update(name, level, before))
+        await asyncio.sleep(0.2)
+    client.history.count(f"{name} {level}")
 
 
 class Administrator:

@@ -23,6 +23,7 @@ from barnabas.wire.kafka.messages.list_offsets import ListOffsetsRequest
 from barnabas.wire.kafka.messages.metadata import MetadataRequest
 from barnabas.wire.kafka.messages.offset_commit import OffsetCommitRequest
 from barnabas.wire.kafka.messages.offset_fetch import OffsetFetchRequest
+from barnabas.wire.kafka.messages.produce import ProduceRequest
 from barnabas.wire.kafka.messages.sync_group import SyncGroupRequest
 from barnabas.wire.kafka.records.batch_header import check_batch
 from barnabas.wire.kafka.records.records import read_records
@@ -32,6 +33,7 @@ from simulation.scenarios.transaction_facts import TransactionFacts
 __all__ = ["ClientObserver"]
 
 _LEAST_CUT_BYTES = 12
+_LEAVES_ADDING_SINCE_VERSION = 12
 _LATEST = -1
 
 
@@ -67,12 +69,12 @@ class ClientObserver:
         """Note which partitions become part of transactions; ``on_request`` sees every request,
         too."""
         self._watched |= {AddPartitionsToTxnRequest: partial(self._add_partitions, facts)}
-        self._others.append(on_request)
+        self._others += [on_request, partial(self._leave_adding, facts)]
 
-    def on_request(self, broker_id: int, message: Any) -> Answered | None:
+    def on_request(self, broker_id: int, message: Any, version: int | None) -> Answered | None:
         """A request is about to leave."""
         for other in self._others:
-            other(broker_id, message)
+            other(broker_id, message, version)
         watch = self._watched.get(type(message))
         return None if watch is None else watch(broker_id, message)
 
@@ -246,6 +248,17 @@ class ClientObserver:
         for topic in request.v3_and_below_topics:
             for number in topic.partitions:
                 facts.added.add((request.v3_and_below_producer_id, TopicPartition(topic.name, number)))
+
+    @staticmethod
+    def _leave_adding(facts: TransactionFacts, _: int, request: Any, version: int | None) -> None:
+        """With version 2 brokers add the partitions of a Produce request themselves."""
+        if not isinstance(request, ProduceRequest) or version is None or version < _LEAVES_ADDING_SINCE_VERSION:
+            return
+        for topic in request.topic_data:
+            for each in topic.partition_data:
+                assert isinstance(each.records, bytes)  # as the virtual producer makes it
+                producer_id = check_batch(each.records, 0, len(each.records)).producer_id
+                facts.added.add((producer_id, TopicPartition(topic.name, each.index)))
 
     # The group
 

@@ -3,7 +3,8 @@ retrying client make them.
 
 With version 1 of transactions a copy of EndTxn or TxnOffsetCommit that comes during the producer's
 next transaction acts on that (KIP-890). The protocol cannot tell, so copies of these two leave at
-once, and `settled` waits until they are over.
+once, and `settled` waits until they are over. With version 2 each transaction has an epoch of its
+own, and copies of all requests come late.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from typing import Any
 
 from barnabas.base.randomness import Random
 from barnabas.broker.cluster.channels import ChannelError, Channels
+from barnabas.testing.simulation.history import History
 from barnabas.testing.virtual.link import Answered
 from barnabas.wire.kafka.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from barnabas.wire.kafka.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
@@ -23,51 +25,55 @@ from barnabas.wire.kafka.messages.txn_offset_commit import TxnOffsetCommitReques
 __all__ = ["RepeatedRequests"]
 
 _MOST_DELAY_S = 6.0
-_LATE: dict[type, int] = {
-    ProduceRequest: 11,
-    AddPartitionsToTxnRequest: 3,
-    AddOffsetsToTxnRequest: 4,
-    InitProducerIdRequest: 5,
+_LATE_SINCE_VERSION: dict[type, int] = {
+    ProduceRequest: 0,
+    AddPartitionsToTxnRequest: 0,
+    AddOffsetsToTxnRequest: 0,
+    InitProducerIdRequest: 0,
+    EndTxnRequest: 5,
+    TxnOffsetCommitRequest: 5,
 }
-_AT_ONCE: dict[type, int] = {EndTxnRequest: 4, TxnOffsetCommitRequest: 4}
-_VERSIONS = {**_LATE, **_AT_ONCE}
+"""The first version of a request whose copies may come late: before it they leave at once."""
 
 
 class RepeatedRequests:
     """Sends some requests again; ``share`` of them."""
 
-    def __init__(self, channels: Channels, rng: Random, share: float) -> None:
+    def __init__(self, channels: Channels, rng: Random, share: float, history: History) -> None:
         self._channels = channels
+        self._history = history
         self._rng = rng
         self._share = share
         self._at_once: set[asyncio.Task[None]] = set()
         self._late: set[asyncio.Task[None]] = set()
         self._is_again = False
-        self.count = 0
         self.has_lost_one = False
         """Whether a copy that left at once got no answer: it is not known when it comes."""
 
-    def on_request(self, broker_id: int, message: Any) -> Answered | None:
+    def on_request(self, broker_id: int, message: Any, version: int | None) -> Answered | None:
         """A request leaves; perhaps it will come again."""
+        late_since = _LATE_SINCE_VERSION.get(type(message))
         if self._is_again:
             self._is_again = False
-        elif type(message) in _VERSIONS and self._rng.random() < self._share:
-            self.count += 1
-            is_late = type(message) in _LATE
-            delay_s = self._rng.random() * _MOST_DELAY_S if is_late else 0.0
+        elif late_since is not None and version is not None and self._rng.random() < self._share:
+            self._history.count("requests repeated")
+            is_late = version >= late_since
             tasks = self._late if is_late else self._at_once
-            task = asyncio.get_running_loop().create_task(self._again(broker_id, message, delay_s))
+            task = asyncio.get_running_loop().create_task(self._again(broker_id, message, version, is_late=is_late))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
         return None
 
-    async def _again(self, broker_id: int, message: Any, delay_s: float) -> None:
-        await asyncio.sleep(delay_s)
+    async def _again(self, broker_id: int, message: Any, version: int, *, is_late: bool) -> None:
+        await asyncio.sleep(self._rng.random() * _MOST_DELAY_S if is_late else 0.0)
         self._is_again = True
         try:
-            await self._channels.send(broker_id, message, version=_VERSIONS[type(message)])
+            response = await self._channels.send(broker_id, message, version=version)
         except ChannelError:
-            self.has_lost_one = self.has_lost_one or type(message) in _AT_ONCE
+            self.has_lost_one = self.has_lost_one or not is_late
+            return
+        if is_late and isinstance(message, EndTxnRequest):
+            self._history.count("late ends refused" if response.error_code else "late ends repeated")
 
     async def settled(self) -> bool:
         """Wait for what left at once; whether all of it was answered."""

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
+from barnabas.broker.metadata.features import TRANSACTION_VERSION
 from barnabas.client.errors import ClientError
 from barnabas.testing.simulation.cluster_view import ClusterView
 from barnabas.testing.simulation.simulation import Machine, Simulation, broker_name
 from barnabas.testing.virtual.consumer import VirtualConsumer
-from simulation.scenarios.admin import create_simulated_topic
+from simulation.scenarios.admin import create_simulated_topic, set_feature_level
 from simulation.scenarios.clients import ClusterClient
 from simulation.scenarios.fault_injector import FaultInjector
 from simulation.scenarios.faults import FAULTS, hit
@@ -90,6 +91,8 @@ class TransactionPlan:
     mean_fault_gap_s: float
     mean_pause_s: float = 0.3
     repeated_share: float = 0.1
+    levels: tuple[int, ...] = (0,)
+    """The levels of ``transaction.version``, one after the other; each is raised under load."""
 
 
 def transaction_plan_of(seed: int) -> TransactionPlan:
@@ -105,6 +108,7 @@ def transaction_plan_of(seed: int) -> TransactionPlan:
         faults=faults,
         mean_fault_gap_s=rng.choice((2.0, 4.0)),
         repeated_share=rng.choice((0.0, 0.1, 0.3)),
+        levels=rng.choice(((0,), (0,), (2,), (2,), (0, 2), (1, 2))),
     )
 
 
@@ -197,6 +201,7 @@ class TransactionScenario:
     async def _load(self) -> None:
         plan, facts = self._plan, self._facts
         admin = self._client("admin")
+        await admin.spawn(set_feature_level(admin, self._view, TRANSACTION_VERSION, plan.levels[0]))
         for topic in (_ORIGINAL, _COPY):
             await admin.spawn(create_simulated_topic(admin, topic, TopicPlan(plan.partitions), _BROKERS))
         self._readers.append(TransactionReader(self._client("reader"), facts, self._partitions))
@@ -230,7 +235,9 @@ class TransactionScenario:
         faults = self._simulation.loop.create_task(
             inject_faults(self._injector, TRANSACTION_FAULTS, plan.faults, plan.mean_fault_gap_s, self.fault_counts)
         )
-        await asyncio.sleep(plan.duration_s)
+        for level in plan.levels:
+            await admin.spawn(set_feature_level(admin, self._view, TRANSACTION_VERSION, level))
+            await asyncio.sleep(plan.duration_s / len(plan.levels))
         self._injector.is_over = True
         faults.cancel()
         await asyncio.wait([faults])

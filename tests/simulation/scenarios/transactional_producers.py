@@ -57,7 +57,7 @@ class _Transactional:
         self._facts = facts
         self._mean_pause_s = mean_pause_s
         self._rng = client.rng
-        self._repeated = RepeatedRequests(client.link.channels(), client.rng, repeated_share)
+        self._repeated = RepeatedRequests(client.link.channels(), client.rng, repeated_share, client.history)
         client.observer.watch_transactions(facts, self._repeated.on_request)
         self.is_stopping = False
         self.is_calm = False
@@ -73,7 +73,6 @@ class _Transactional:
                 producer = None
             await asyncio.sleep(self._rng.expovariate(1 / self._mean_pause_s))
         await self._repeated.end()
-        self._client.history.count("requests repeated", self._repeated.count)
 
     def _make(self) -> VirtualProducer[Any, Any]:
         return VirtualProducer(

@@ -23,9 +23,9 @@ __all__ = ["Answered", "ClusterLink", "OnRequest", "by_topic"]
 T = TypeVar("T")
 
 Answered = Callable[[Any], None]
-OnRequest = Callable[[int, Any], Answered | None]
-"""Called with a broker's id and a request before it leaves; what it returns is called with the
-response, if one comes."""
+OnRequest = Callable[[int, Any, int | None], Answered | None]
+"""Called with a broker's id, a request and its version (None: the last) before it leaves; what it
+returns is called with the response, if one comes."""
 
 _REQUEST_TIMEOUT_MS = 5000
 _RETRY_S = 0.1
@@ -249,7 +249,7 @@ class _WatchedChannels(Channels):
     async def send(
         self, broker_id: int, message: Any, *, timeout_ms: int | None = None, version: int | None = None
     ) -> Any:
-        answered = self._on_request(broker_id, message)
+        answered = self._on_request(broker_id, message, version)
         response = await super().send(broker_id, message, timeout_ms=timeout_ms, version=version)
         if answered is not None:
             answered(response)

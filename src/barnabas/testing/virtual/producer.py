@@ -34,7 +34,7 @@ from barnabas.client.records import Delivery, Headers
 from barnabas.client.type_variables import K_contra, V_contra
 from barnabas.testing.virtual.link import ClusterLink
 from barnabas.testing.virtual.properties import producer_settings
-from barnabas.testing.virtual.sending import LAST_TRANSACTIONAL_VERSION, init_producer_id, produce_request
+from barnabas.testing.virtual.sending import init_producer_id, produce_request
 from barnabas.testing.virtual.transactions import TransactionManager
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.records.framing import murmur2
@@ -348,7 +348,7 @@ class VirtualProducer(ProducerCalls[K_contra, V_contra]):
                         for n, each in enumerate(batch)
                     ]
                 problem = refusal(code, f"{topic_partition}: {reason or code.message}")
-                if not code.retriable:
+                if not code.retriable and code is not ErrorCode.CONCURRENT_TRANSACTIONS:
                     raise problem
             tries += 1
             self._link.forget_leader(topic_partition)
@@ -373,7 +373,7 @@ class VirtualProducer(ProducerCalls[K_contra, V_contra]):
         )
         version = None
         if self._transactions is not None:
-            version = min(await self._channels.version(leader, request.API_KEY), LAST_TRANSACTIONAL_VERSION)
+            version = await self._transactions.version(leader, request.API_KEY)
         if not acks:
             sending = asyncio.get_running_loop().create_task(self._channels.send(leader, request))
             sending.add_done_callback(lambda task: task.cancelled() or task.exception())

@@ -10,11 +10,7 @@ from barnabas.testing.virtual.link import ClusterLink
 from barnabas.wire.kafka.messages.init_producer_id import InitProducerIdRequest
 from barnabas.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
-__all__ = ["LAST_TRANSACTIONAL_VERSION", "init_producer_id", "produce_request"]
-
-LAST_TRANSACTIONAL_VERSION = 11
-"""The last version of Produce in which a partition must be part of the transaction before its first
-batch."""
+__all__ = ["init_producer_id", "produce_request"]
 
 _UNUSED_TIMEOUT_MS = 60_000
 

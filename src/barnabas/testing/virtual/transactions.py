@@ -1,10 +1,14 @@
 """Transactions of a producer in virtual time: its coordinator, its state, the requests of a
 transaction.
 
-Clients speak version 1 of transactions: each partition is added before its first record, and the
-epoch stays for the next transaction unless a batch of the last one has an unknown fate. Then the
-epoch is raised after the abort (KIP-360), so that no late copy of the batch can join a later
-transaction.
+With version 1 of transactions each partition is added before its first record, and the epoch stays
+for the next transaction unless a batch of the last one has an unknown fate. Then the epoch is
+raised after the abort (KIP-360), so that no late copy of the batch can join a later transaction.
+
+With version 2 (KIP-890) brokers add the partitions, and the answer to EndTxn has another epoch for
+the next transaction. A transaction keeps the version that it began with: version 2 where the
+cluster has finalized ``transaction.version`` 2. Like other clients, this one learns that from the
+brokers when it connects to a coordinator.
 
 Counterpart: ``TransactionManager`` of Kafka's producer.
 """
@@ -16,14 +20,17 @@ from typing import Any, NamedTuple
 
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.cluster.channels import ChannelError
+from barnabas.broker.metadata.features import NO_EPOCH, TRANSACTION_V2, TRANSACTION_VERSION
 from barnabas.client.cluster.admin_connection import GROUP, TRANSACTIONAL_ID
 from barnabas.client.errors import ClientError, ConfigurationError, RefusedError, TransactionError, refusal
 from barnabas.testing.virtual.link import ClusterLink, by_topic
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from barnabas.wire.kafka.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
-from barnabas.wire.kafka.messages.end_txn import EndTxnRequest
+from barnabas.wire.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.wire.kafka.messages.end_txn import EndTxnRequest, EndTxnResponse
 from barnabas.wire.kafka.messages.init_producer_id import InitProducerIdRequest
+from barnabas.wire.kafka.messages.produce import ProduceRequest
 from barnabas.wire.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -38,8 +45,17 @@ _LAST_VERSIONS = {
     AddOffsetsToTxnRequest.API_KEY: 4,
     TxnOffsetCommitRequest.API_KEY: 4,
     EndTxnRequest.API_KEY: 4,
+    ProduceRequest.API_KEY: 11,
 }
 """The last ones of transactions of version 1; later ones are of version 2, or of brokers."""
+_LAST_VERSIONS_V2 = {
+    InitProducerIdRequest.API_KEY: 5,
+    TxnOffsetCommitRequest.API_KEY: 5,
+    EndTxnRequest.API_KEY: 5,
+    ProduceRequest.API_KEY: 13,
+}
+_FEATURES_SINCE_VERSION = 3
+_CLIENT = "barnabas-virtual"
 _NEW_PRODUCER = (-1, -1)
 _FATAL = frozenset(
     (
@@ -110,6 +126,9 @@ class TransactionManager:
         self._has_offsets = False
         self._raises_epoch = False
         self._failure: ClientError | None = None
+        self._features_epoch = NO_EPOCH
+        self._finalized = 0
+        self._is_version_2 = False
 
     # The state
 
@@ -127,6 +146,7 @@ class TransactionManager:
         self._enter(_STATE.IN_TRANSACTION)
         self._added.clear()
         self._has_offsets = False
+        self._is_version_2 = self._finalized >= TRANSACTION_V2
 
     @property
     def is_open(self) -> bool:
@@ -196,7 +216,12 @@ class TransactionManager:
         self.on_new_epoch()
 
     async def add_partition(self, topic_partition: TopicPartition, timeout_s: float) -> None:
-        """Make a partition part of the transaction, before its first record is sent."""
+        """Make a partition part of the transaction, before its first record is sent.
+
+        With version 2 the broker does, when the record comes."""
+        if self._is_version_2:
+            self._added.add(topic_partition)
+            return
         async with self._adding:
             if topic_partition in self._added:
                 return
@@ -224,13 +249,14 @@ class TransactionManager:
         self.check_sending()
         offsets = {TopicPartition(*topic_partition): offset for topic_partition, offset in offsets.items()}
         producer_id, producer_epoch = self.identity
-        added = AddOffsetsToTxnRequest(
-            transactional_id=self.transactional_id,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            group_id=group.group_id,
-        )
-        await self._call(added, lambda response: [response.error_code], timeout_s)
+        if not self._is_version_2:
+            added = AddOffsetsToTxnRequest(
+                transactional_id=self.transactional_id,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                group_id=group.group_id,
+            )
+            await self._call(added, lambda response: [response.error_code], timeout_s)
         self._has_offsets = True
         topics = [
             TxnOffsetCommitRequestTopic(
@@ -291,14 +317,30 @@ class TransactionManager:
                 producer_epoch=self.identity[1],
                 committed=is_commit,
             )
-            await self._call(request, lambda response: [response.error_code], timeout_s)
+            response = await self._call(request, lambda response: [response.error_code], timeout_s)
             self._added.clear()
             self._has_offsets = False
+            self._take_next_identity(response)
         if self._raises_epoch:
             await self._init_producer_id(self.identity, timeout_s)
         self._enter(_STATE.READY)
 
+    def _take_next_identity(self, response: EndTxnResponse) -> None:
+        """From version 2 on, the answer has the epoch of the next transaction."""
+        identity = response.producer_id, response.producer_epoch
+        if identity not in (_NEW_PRODUCER, self.identity):
+            self.identity = identity
+            self._raises_epoch = False
+            self.on_new_epoch()
+
     # Requests
+
+    async def version(self, broker_id: int, api_key: int) -> int:
+        """The version in which a request of the transaction is sent to a broker.
+
+        Raises `ChannelError`."""
+        last = (_LAST_VERSIONS_V2 if self._is_version_2 else _LAST_VERSIONS)[api_key]
+        return min(await self._channels.version(broker_id, api_key), last)
 
     async def _call(
         self,
@@ -316,8 +358,8 @@ class TransactionManager:
             if coordinator is None:
                 return None
             try:
-                last = min(await self._channels.version(coordinator, request.API_KEY), _LAST_VERSIONS[request.API_KEY])
-                response = await self._channels.send(coordinator, request, version=last)
+                version = await self.version(coordinator, request.API_KEY)
+                response = await self._channels.send(coordinator, request, version=version)
             except ChannelError:
                 self._coordinators.pop(of, None)
                 raise
@@ -344,5 +386,15 @@ class TransactionManager:
             if code:
                 self._refused(code, of, what)
                 return None
+            await self._learn_features(node_id)
             self._coordinators[of] = node_id
         return self._coordinators[of]
+
+    async def _learn_features(self, broker_id: int) -> None:
+        """Ask a broker what the cluster has finalized. Raises `ChannelError`."""
+        request = ApiVersionsRequest(client_software_name=_CLIENT, client_software_version="1")
+        response: ApiVersionsResponse = await self._channels.send(broker_id, request, version=_FEATURES_SINCE_VERSION)
+        if response.finalized_features_epoch > self._features_epoch:  # others know less
+            self._features_epoch = response.finalized_features_epoch
+            levels = {each.name: each.max_version_level for each in response.finalized_features}
+            self._finalized = levels.get(TRANSACTION_VERSION, 0)
