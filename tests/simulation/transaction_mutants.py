@@ -132,6 +132,13 @@ def drop_offsets_at_the_commit() -> None:
     rewrite(GroupOffsets, "end_transaction", "elif committed:", "elif False:")
 
 
+def keep_the_epoch_in_version_2() -> None:
+    """The next transaction has the epoch of the last one."""
+    from barnabas.broker.transactions.transaction import TransactionMetadata
+
+    rewrite(TransactionMetadata, "prepare_end", "if version < TRANSACTION_V2:", "if True:")
+
+
 _COORDINATORS_FAIL = ("coordinator", "kill", "leader")
 
 TRANSACTION_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
@@ -149,7 +156,9 @@ TRANSACTION_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
     answer_a_commit_before_it_is_written: _COORDINATORS_FAIL,
     forget_aborted_transactions_in_fetch: (),
     drop_offsets_at_the_commit: (),
+    keep_the_epoch_in_version_2: (),
 }
+_OF_VERSION_2 = {keep_the_epoch_in_version_2}
 _NEED_MANY_LATE_REQUESTS = {take_a_late_batch_into_a_transaction}
 """Noticed only by a batch whose first attempt failed, and that comes again after its transaction
 has ended. Few of the requests that come again are of this kind."""
@@ -167,6 +176,7 @@ def plan_for(mutant: Callable[[], None]) -> TransactionPlan:
         mean_fault_gap_s=0.8 if needs_many else 2.5,
         mean_pause_s=0.15,
         repeated_share=0.9 if needs_many else 0.3,
+        levels=(2,) if mutant in _OF_VERSION_2 else (0,),
     )
 
 
