@@ -26,20 +26,19 @@ indexes: a few milliseconds."""
 
 
 def load_producers(
-    folder: Folder,
-    producers: ProducerState,
-    snapshots: ProducerSnapshots,
-    segments: Segments,
-    log_range: tuple[int, int],
+    folder: Folder, producers: ProducerState, snapshots: ProducerSnapshots, segments: Segments, end_offset: int
 ) -> bool:
-    """Bring ``producers`` to the state at the end of ``log_range``, the log's start and end.
+    """Bring ``producers`` to the state at the end of the log.
 
-    Returns whether batches had to be read for it. Snapshots past the end, at or below the log's
-    start, and corrupt ones are removed. Transaction indexes of the segments that are read again are
-    made again with them. Raises `OSError`.
+    Returns whether batches had to be read for it. Snapshots past the end, below the first segment,
+    and corrupt ones are removed. Transaction indexes of the segments that are read again are made
+    again with them. Raises `OSError`.
+
+    The state begins with the first segment, not with the log start offset: DeleteRecords hides
+    records and keeps their batches until their segment goes. A retry of such a batch is answered as
+    before a restart, not appended once more. Apache's brokers begin at the log start offset.
     """
-    log_start_offset, end_offset = log_range
-    start = _load_snapshot(folder, producers, snapshots, log_start_offset, end_offset)
+    start = _load_snapshot(folder, producers, snapshots, segments.start_offset, end_offset)
     if start >= end_offset:
         return False
     for at, segment in enumerate(segments):
@@ -134,10 +133,13 @@ def _rebuild_transactions(folder: Folder, snapshots: ProducerSnapshots, segments
 
 
 def _load_snapshot(
-    folder: Folder, producers: ProducerState, snapshots: ProducerSnapshots, log_start_offset: int, end_offset: int
+    folder: Folder, producers: ProducerState, snapshots: ProducerSnapshots, first_offset: int, end_offset: int
 ) -> int:
+    """Load the newest usable snapshot from the first segment's base offset on.
+
+    Returns the offset from which batches are to be read."""
     for offset in snapshots.offsets():
-        if log_start_offset < offset <= end_offset:
+        if first_offset <= offset <= end_offset:
             try:
                 producers.reset(decode_snapshot(folder.files.read(snapshots.path(offset))))
             except (CorruptDataError, FileNotFoundError):
@@ -145,12 +147,12 @@ def _load_snapshot(
             else:
                 snapshots.loaded(offset)
                 return offset
-        elif offset <= log_start_offset:
-            break
+        elif offset < first_offset:
+            break  # what was written between it and the first segment is gone
         snapshots.remove(offset)
     producers.reset()
-    snapshots.loaded(log_start_offset)
-    return log_start_offset
+    snapshots.loaded(first_offset)
+    return first_offset
 
 
 def _replay(producers: ProducerState, segment: Segment, start: int) -> None:
@@ -159,7 +161,7 @@ def _replay(producers: ProducerState, segment: Segment, start: int) -> None:
         return
     segment.transactions.truncate(max(start, segment.base_offset))
     for position, header in segment.headers(first.position):
-        if header.producer_id >= 0 and header.base_offset >= start:
+        if header.producer_id >= 0:
             _replay_batch(producers, segment, position, header)
 
 

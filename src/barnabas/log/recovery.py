@@ -269,8 +269,7 @@ def _load_producers(
     checkpointed: Checkpointed,
 ) -> ProducerState:
     producers = ProducerState()
-    log_range = (bounds.log_start_offset, bounds.log_end_offset)
-    has_replayed = load_producers(folder, producers, snapshots, segments, log_range)
+    has_replayed = load_producers(folder, producers, snapshots, segments, bounds.log_end_offset)
     producers.remove_expired(now_ms, checkpointed.producer_expiration_ms)
     producers.high_watermark_moved(checkpointed.high_watermark)
     _remove_stray_snapshots(snapshots, segments)

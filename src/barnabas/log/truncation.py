@@ -80,8 +80,9 @@ def set_aside_from(components: LogComponents, offset: int) -> bool:
 
 def _load_producers(components: LogComponents) -> None:
     bounds = components.bounds
-    log_range = (bounds.log_start_offset, bounds.log_end_offset)
-    load_producers(components.folder, components.producers, components.snapshots, components.segments, log_range)
+    load_producers(
+        components.folder, components.producers, components.snapshots, components.segments, bounds.log_end_offset
+    )
     components.snapshots.up_to_date()
     components.producers.high_watermark_moved(bounds.high_watermark)
     components.update_stable()
