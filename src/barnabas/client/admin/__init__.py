@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from barnabas.client.admin.client_quotas import QuotaEntity
     from barnabas.client.admin.configurations import ConfigEntry, ConfigSource, Synonym
     from barnabas.client.admin.elections import ElectionType
+    from barnabas.client.admin.features import FeatureDescription, Features, LevelChange
     from barnabas.client.admin.groups import GroupDescription, GroupListing, GroupMember
     from barnabas.client.admin.log_dirs import LogDirContents, Replica, StoredReplica
     from barnabas.client.admin.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, FoundOffset
     from barnabas.client.admin.reassignments import Reassignment
     from barnabas.client.admin.scram_users import ScramPassword
     from barnabas.client.admin.topics import PartitionDescription, TopicDescription
+    from barnabas.client.admin.transactions import FencedProducer, TransactionDescription, TransactionListing
 
 __all__ = [
     "EARLIEST",
@@ -34,10 +36,14 @@ __all__ = [
     "ConfigEntry",
     "ConfigSource",
     "ElectionType",
+    "FeatureDescription",
+    "Features",
+    "FencedProducer",
     "FoundOffset",
     "GroupDescription",
     "GroupListing",
     "GroupMember",
+    "LevelChange",
     "LogDirContents",
     "PartitionDescription",
     "QuotaEntity",
@@ -47,6 +53,8 @@ __all__ = [
     "StoredReplica",
     "Synonym",
     "TopicDescription",
+    "TransactionDescription",
+    "TransactionListing",
 ]
 
 _HOMES = {
@@ -59,6 +67,9 @@ _HOMES = {
     "ConfigSource": "configurations",
     "Synonym": "configurations",
     "ElectionType": "elections",
+    "FeatureDescription": "features",
+    "Features": "features",
+    "LevelChange": "features",
     "GroupDescription": "groups",
     "GroupListing": "groups",
     "GroupMember": "groups",
@@ -73,6 +84,9 @@ _HOMES = {
     "ScramPassword": "scram_users",
     "PartitionDescription": "topics",
     "TopicDescription": "topics",
+    "FencedProducer": "transactions",
+    "TransactionDescription": "transactions",
+    "TransactionListing": "transactions",
 }
 
 if not TYPE_CHECKING:

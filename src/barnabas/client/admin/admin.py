@@ -1,9 +1,9 @@
-"""`Admin`: topics, configurations, groups, offsets and replicas of a cluster, for Python programs.
+"""`Admin`: topics, configurations, groups, offsets, replicas and transactions, for Python programs.
 
 A typed face of the functions in `topics`, `configurations`, `groups`, `offsets`, `elections`,
-`reassignments` and `log_dirs`, on one `AdminConnection`. What a broker refuses is a
-`RefusedError` of the class of its code, such as `UnknownTopicError`; a broker that cannot be
-reached a `ConnectError`.
+`reassignments`, `log_dirs`, `transactions` and `features`, on one `AdminConnection`. What a broker
+refuses is a `RefusedError` of the class of its code, such as `UnknownTopicError`; a broker that
+cannot be reached a `ConnectError`.
 
 In Kafka: `KafkaAdminClient`.
 """
@@ -13,17 +13,30 @@ from types import TracebackType
 from typing import Any, Self
 
 from barnabas.base.ids import TopicPartition
-from barnabas.client.admin import acls, configurations, elections, groups, log_dirs, offsets, reassignments, topics
+from barnabas.client.admin import (
+    acls,
+    configurations,
+    elections,
+    features,
+    groups,
+    log_dirs,
+    offsets,
+    reassignments,
+    topics,
+    transactions,
+)
 from barnabas.client.admin.acls import Acl, AclFilter
-from barnabas.client.admin.active_producers import ActiveProducer, describe_producers
+from barnabas.client.admin.active_producers import ActiveProducer, describe_producers, describe_producers_of
 from barnabas.client.admin.client_quotas import QuotaEntity, alter_client_quotas, describe_client_quotas
 from barnabas.client.admin.configurations import ConfigEntry, Resource, ResourceType
+from barnabas.client.admin.features import Features, LevelChange
 from barnabas.client.admin.groups import GroupDescription, GroupListing
 from barnabas.client.admin.log_dirs import LogDirContents
 from barnabas.client.admin.offsets import LATEST, FoundOffset
 from barnabas.client.admin.reassignments import Reassignment
 from barnabas.client.admin.scram_users import ScramPassword, alter_scram_users, describe_scram_users
 from barnabas.client.admin.topics import TopicDescription
+from barnabas.client.admin.transactions import FencedProducer, TransactionDescription, TransactionListing
 from barnabas.client.arguments import check_offsets
 from barnabas.client.cluster.admin_connection import AdminConnection, ClusterDescription
 from barnabas.client.errors import ClientError, RefusedError, refusal
@@ -210,9 +223,75 @@ class Admin:
             if code:
                 raise refusal(code, f"{replica}: {code.message}")
 
-    def describe_producers(self, topic: str, partition: int) -> list[ActiveProducer]:
-        """The idempotent and transactional producers that a partition's leader remembers."""
-        return describe_producers(self.connection, TopicPartition(topic, partition))
+    # Transactions and features
+
+    def describe_producers(self, topic: str, partition: int, *, broker_id: int | None = None) -> list[ActiveProducer]:
+        """The idempotent and transactional producers that a partition's leader remembers, or
+        another broker with a replica."""
+        wanted = TopicPartition(topic, partition)
+        if broker_id is None:
+            return describe_producers(self.connection, wanted)
+        return describe_producers_of(self.connection, broker_id, [wanted])[wanted]
+
+    def list_transactions(
+        self,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        duration_ms: int = -1,
+        transactional_id_pattern: str | None = None,
+    ) -> list[TransactionListing]:
+        """The transactional ids that all filters let through: states such as "Ongoing", producer
+        ids, a transaction that has been open for longer than ``duration_ms``, a regular expression
+        of RE2 that the whole id matches."""
+        return transactions.list_transactions(
+            self.connection,
+            states=states,
+            producer_ids=producer_ids,
+            duration_ms=duration_ms,
+            pattern=transactional_id_pattern,
+        )
+
+    def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
+        """Transactional ids with their last transaction; raises the first refusal."""
+        return transactions.describe_transactions(self.connection, transactional_ids)
+
+    def abort_transaction(
+        self, topic: str, partition: int, *, producer_id: int, producer_epoch: int, coordinator_epoch: int
+    ) -> None:
+        """Write an abort marker to one partition, around the coordinator: for a transaction that
+        hangs there only."""
+        transactions.abort_transaction(
+            self.connection,
+            TopicPartition(topic, partition),
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            coordinator_epoch=coordinator_epoch,
+        )
+
+    def fence_producers(self, transactional_ids: Iterable[str]) -> dict[str, FencedProducer]:
+        """Abort the open transactions of transactional ids, and fence their producers; raises the
+        first refusal."""
+        return transactions.fence_producers(self.connection, transactional_ids)
+
+    def force_terminate_transaction(self, transactional_id: str) -> None:
+        """Abort the open transaction of a transactional id, and fence its producer."""
+        transactions.fence_producer(self.connection, transactional_id)
+
+    def describe_features(self) -> Features:
+        """The features that brokers support, and the levels that the cluster has finalized."""
+        return features.describe_features(self.connection)
+
+    def update_features(
+        self, levels: Mapping[str, int], kind: LevelChange = LevelChange.UPGRADE, *, validate_only: bool = False
+    ) -> None:
+        """Finalize levels of features by name; raises the first refusal.
+
+        A lower level, or 0 to remove a feature, needs another ``kind``. ``validate_only`` changes
+        nothing."""
+        for error in features.update_features(self.connection, levels, kind, validate_only=validate_only).values():
+            if error is not None:
+                raise error
 
     # Rights and quotas
 

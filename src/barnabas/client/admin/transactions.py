@@ -28,11 +28,14 @@ from barnabas.wire.kafka.messages.write_txn_markers import (
 )
 
 __all__ = [
+    "FencedProducer",
     "TransactionDescription",
     "TransactionListing",
     "abort_transaction",
     "describe_transaction",
+    "describe_transactions",
     "fence_producer",
+    "fence_producers",
     "list_transactions",
     "transactions_in_part",
 ]
@@ -56,7 +59,7 @@ class TransactionListing:
 class TransactionDescription:
     """A transactional id and its last transaction.
 
-    ``start_time_ms`` is None without an open one."""
+    ``start_time_ms`` is None before the first one."""
 
     transactional_id: str
     coordinator: int
@@ -66,6 +69,14 @@ class TransactionDescription:
     timeout_ms: int
     start_time_ms: int | None
     partitions: list[TopicPartition] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class FencedProducer:
+    """The producer id of a transactional id and its new epoch, which fences older ones."""
+
+    producer_id: int
+    epoch: int
 
 
 def list_transactions(
@@ -176,8 +187,20 @@ def describe_transaction(connection: AdminConnection, transactional_id: str) -> 
     )
 
 
-def fence_producer(connection: AdminConnection, transactional_id: str) -> None:
-    """End the open transaction of a transactional id, and fence its producer.
+def describe_transactions(
+    connection: AdminConnection, transactional_ids: Iterable[str]
+) -> dict[str, TransactionDescription]:
+    """Transactional ids; raises the first error, as `describe_transaction` does."""
+    return {each: describe_transaction(connection, each) for each in dict.fromkeys(transactional_ids)}
+
+
+def fence_producers(connection: AdminConnection, transactional_ids: Iterable[str]) -> dict[str, FencedProducer]:
+    """Do `fence_producer` for each; raises the first error."""
+    return {each: fence_producer(connection, each) for each in dict.fromkeys(transactional_ids)}
+
+
+def fence_producer(connection: AdminConnection, transactional_id: str) -> FencedProducer:
+    """Abort the open transaction of a transactional id, and fence its producer.
 
     Waits until that is done."""
     end = time.monotonic() + connection.api_timeout_ms / 1000
@@ -196,6 +219,7 @@ def fence_producer(connection: AdminConnection, transactional_id: str) -> None:
         time.sleep(_FENCE_PAUSE_S)  # the markers of the transaction are being written
     if response.error_code:
         raise refusal(response.error_code, about=f"transactional id {transactional_id}")
+    return FencedProducer(response.producer_id, response.producer_epoch)
 
 
 def abort_transaction(
