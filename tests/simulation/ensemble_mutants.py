@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from mutation import patch, rewrite, run_mutants
 
 from simulation.scenarios.ensemble_scenario import EnsemblePlan, run_ensemble_seed
-
-SEEDS = range(1, 26)
+from simulation.scenarios.runs import Result
 
 
 def skip_the_sync() -> None:
@@ -187,28 +186,25 @@ FAULT_GAPS_S: dict[Callable[[], None], float] = {acknowledge_before_the_sync: 0.
 proposal and its sync, which takes milliseconds."""
 
 
-def ensemble_catches(mutant: Callable[[], None]) -> tuple[int, str] | None:
-    """The first seed that notices the mutant, and what it says; None if none does.
+def plan_for(mutant: Callable[[], None]) -> EnsemblePlan:
+    """A small ensemble under the faults that can show the defect."""
+    return EnsemblePlan(
+        servers=3,
+        observers=0,
+        users=4,
+        duration_s=25.0,
+        faults=ENSEMBLE_MUTANTS[mutant],
+        mean_fault_gap_s=FAULT_GAPS_S.get(mutant, 1.0),
+        snap_count=100,
+        commit_log_count=500,
+        spares=2 if "reconfigure" in ENSEMBLE_MUTANTS[mutant] else 0,
+    )
 
-    Patches this process for good."""
-    mutant()
-    for seed in SEEDS:
-        plan = EnsemblePlan(
-            servers=3,
-            observers=0,
-            users=4,
-            duration_s=25.0,
-            faults=ENSEMBLE_MUTANTS[mutant],
-            mean_fault_gap_s=FAULT_GAPS_S.get(mutant, 1.0),
-            snap_count=100,
-            commit_log_count=500,
-            spares=2 if "reconfigure" in ENSEMBLE_MUTANTS[mutant] else 0,
-        )
-        result = run_ensemble_seed(seed, plan=plan)
-        if result.violations:
-            return seed, result.violations[0].splitlines()[0]
-    return None
+
+def run(mutant: Callable[[], None], seed: int) -> Result:
+    """One run under the faults that can show the defect."""
+    return run_ensemble_seed(seed, plan=plan_for(mutant))
 
 
 if __name__ == "__main__":
-    sys.exit(run_mutants(ENSEMBLE_MUTANTS, ensemble_catches))
+    sys.exit(run_mutants(ENSEMBLE_MUTANTS, run))

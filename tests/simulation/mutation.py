@@ -14,15 +14,34 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-__all__ = ["MutantOutdatedError", "patch", "rewrite", "run_in_own_process", "run_mutants", "sample_of_commit"]
-
 
 sys.path.insert(
     0, str(Path(__file__).parents[1])
 )  # a program of mutants finds `simulation` and `support`, as pytest does
+
+from simulation.scenarios.runs import Result
+
+__all__ = [
+    "SEEDS",
+    "WHEN_ALL_SEEDS_RUN_S",
+    "MutantOutdatedError",
+    "Outcome",
+    "patch",
+    "rewrite",
+    "run_in_own_process",
+    "run_mutants",
+    "run_seeds",
+    "sample_of_commit",
+]
+
+SEEDS = range(1, 61)
+"""At most so many are tried. A plan should show its mutant in a third of its seeds, whatever else
+changes in the code; then hardly one needs more than ten, and chance never needs sixty."""
+WHEN_ALL_SEEDS_RUN_S = 3600
+"""A mutant that survives shall be named, also on a slow machine; no time-out may come before."""
 
 
 class MutantOutdatedError(Exception):
@@ -65,17 +84,21 @@ def rewrite(owner: Any, name: str, old: str, new: str) -> None:
     patch(owner, name, mutated)
 
 
-def run_mutants(
-    mutants: Iterable[Callable[[], None]], caught_by: Callable[[Callable[[], None]], tuple[int, str] | None]
-) -> int:
+def run_mutants(mutants: Iterable[Callable[[], None]], run: Callable[[Callable[[], None], int], Result]) -> int:
     """The main program of a file of mutants: run all, or those named; the exit
     status is 1 if one survives.
 
-    ``caught_by`` patches the process and returns the seed that noticed the mutant,
-    with what it says.
+    ``run`` is one seed under the plan that can show the mutant. A mutant is run on seed after seed
+    until one notices it, so it costs as many as it needs, and only a mutant that no test would
+    notice costs all.
     """
     parser = argparse.ArgumentParser(description="Run mutants; each must be noticed by a seed.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="a mutant; all without")
+    parser.add_argument("--seeds", type=_seeds, default=SEEDS, metavar="FIRST-LAST", help="those to run (default 1-60)")
+    parser.add_argument(
+        "--enough", type=int, default=1, metavar="N", help="stop when so many seeds have noticed (default 1)"
+    )
+    parser.add_argument("--intact", action="store_true", help="run the plans without the defects; no seed may complain")
     parser.add_argument("--here", action="store_true", help="run the one mutant named in this process")
     parser.add_argument("--fit", action="store_true", help="only put each into the code, in a process of its own")
     options = parser.parse_args()
@@ -85,20 +108,60 @@ def run_mutants(
     if options.here:
         (mutant,) = chosen
         try:
-            found = caught_by(mutant)
+            if not options.intact:
+                mutant()
         except MutantOutdatedError as error:
             print(f"OUTDATED: {error}")
             return 1
-        print("SURVIVES" if found is None else f"caught by seed {found[0]}: {found[1]}")
-        return 1 if found is None else 0
-    survivors = 0
+        outcome = run_seeds(lambda seed: run(mutant, seed), options.seeds, options.enough)
+        print(outcome.text(intact=options.intact))
+        return 0 if bool(outcome.noticed) != options.intact else 1
+    bad = 0
+    passed_on = ["--seeds", f"{options.seeds[0]}-{options.seeds[-1]}", "--enough", str(options.enough)]
+    passed_on += ["--intact"] if options.intact else []
     for mutant in chosen:
         began = time.monotonic()
-        done = run_in_own_process(sys.argv[0], "--here", mutant.__name__)
-        survivors += done.returncode != 0
+        done = run_in_own_process(sys.argv[0], "--here", *passed_on, mutant.__name__)
+        bad += done.returncode != 0
         print(f"{mutant.__name__} ({time.monotonic() - began:.1f} s): {done.stdout.strip()}", flush=True)
-    print(f"{len(chosen) - survivors} of {len(chosen)} mutants caught")
-    return 1 if survivors or not chosen else 0
+    print(f"{len(chosen) - bad} of {len(chosen)} {'plans hold' if options.intact else 'mutants caught'}")
+    return 1 if bad or not chosen else 0
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a mutant's seeds said."""
+
+    ran: int
+    noticed: list[int]
+    words: str
+    """The first of them."""
+
+    def text(self, *, intact: bool) -> str:
+        """A line that says it, of the mutant or of the code without it."""
+        if not self.noticed:
+            return f"{'holds in' if intact else 'SURVIVES'} {self.ran} seeds"
+        seeds = ", ".join(map(str, self.noticed))
+        return f"{'FAILS in' if intact else 'caught by'} {len(self.noticed)} of {self.ran} seeds, {seeds}: {self.words}"
+
+
+def run_seeds(run: Callable[[int], Result], seeds: Iterable[int], enough: int) -> Outcome:
+    """Run seeds until enough of them have noticed."""
+    outcome = Outcome(0, [], "")
+    for seed in seeds:
+        violations = run(seed).violations
+        outcome.ran += 1
+        if violations:
+            outcome.noticed.append(seed)
+            outcome.words = outcome.words or violations[0].splitlines()[0]
+        if len(outcome.noticed) >= enough:
+            break
+    return outcome
+
+
+def _seeds(text: str) -> range:
+    first, _, last = text.partition("-")
+    return range(int(first), int(last or first) + 1)
 
 
 def _fits(mutant: Callable[[], None]) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 import ensemble_mutants
 import pytest
 from ensemble_mutants import ENSEMBLE_MUTANTS
-from mutation import run_in_own_process
+from mutation import WHEN_ALL_SEEDS_RUN_S, run_in_own_process
 
 from simulation.scenarios.ensemble_scenario import ENSEMBLE_FAULTS, ensemble_plan_of, run_ensemble_seed
 
@@ -61,6 +61,7 @@ def test_plans_of_ensembles_are_varied() -> None:
     assert {name for plan in plans for name in plan.faults} == set(ENSEMBLE_FAULTS)
 
 
+@pytest.mark.timeout(WHEN_ALL_SEEDS_RUN_S)
 @pytest.mark.parametrize("mutant", ENSEMBLE_MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_a_mutant_of_the_ensemble_is_noticed(mutant) -> None:
     """One of the seeds that can show the defect does."""

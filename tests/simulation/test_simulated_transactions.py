@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import transaction_mutants
-from mutation import run_in_own_process, sample_of_commit
+from mutation import WHEN_ALL_SEEDS_RUN_S, run_in_own_process, sample_of_commit
 from transaction_mutants import TRANSACTION_MUTANTS
 
 from barnabas.broker.metadata.features import TRANSACTION_VERSION
@@ -155,6 +155,7 @@ def test_all_mutants_of_transactions_fit_the_code() -> None:
     assert done.returncode == 0
 
 
+@pytest.mark.timeout(WHEN_ALL_SEEDS_RUN_S)
 @pytest.mark.parametrize("mutant", sample_of_commit(TRANSACTION_MUTANTS, SAMPLE), ids=lambda mutant: mutant.__name__)
 def test_a_mutant_of_transactions_of_this_commits_sample_is_noticed(mutant: Callable[[], None]) -> None:
     """One of the seeds that can show the defect does."""
