@@ -219,6 +219,8 @@ def test_as_json_a_reset_and_a_rewind_are_done_when_they_say_so(
     """One value on standard output, and one that failed prints none."""
     start = {TopicPartition("a", 0): 1}
     monkeypatch.setattr("barnabas.cli.pipelines.operations._target", lambda *_: start)
+    monkeypatch.setattr("barnabas.pipelines.cluster.kafka_cluster._REQUEST_TIMEOUT_S", 0.1)  # no broker is there
+    monkeypatch.setattr("barnabas.pipelines.checks.trial._TIMEOUT_MS", 100)
     (begun / "flow.toml").write_text(FLOW)
     words = ["pipeline", command[0], str(begun / "flow.toml"), *command[1:], "--output", "json"]
     assert main(words) == 2

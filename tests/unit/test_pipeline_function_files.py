@@ -49,9 +49,11 @@ def folder(tmp_path: Path) -> Path:
     "words", [["check", "--without-spark"], ["status"], ["reset"], ["stop"]], ids=lambda words: words[0]
 )
 def test_actions_that_need_no_function_do_not_run_their_files(
-    words: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A flow of another person can be checked before its code is run."""
+    monkeypatch.setattr("barnabas.pipelines.cluster.kafka_cluster._REQUEST_TIMEOUT_S", 0.1)  # no broker is there
+    monkeypatch.setattr("barnabas.pipelines.checks.trial._TIMEOUT_MS", 100)
     action, *options = words
     main([action, str(folder / "flow.toml"), *options])
     capsys.readouterr()
