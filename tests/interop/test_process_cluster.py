@@ -4,6 +4,7 @@ and started again."""
 import socket
 from pathlib import Path
 
+import confluent_kafka
 import pytest
 
 from barnabas.base.errors import BarnabasError
@@ -11,7 +12,7 @@ from barnabas.client import Producer
 from barnabas.client.admin.topics import create_topic
 from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.testing import ProcessCluster
-from support.cluster_faults import QUICK, led_by, read, send, state
+from support.cluster_faults import QUICK, led_by, read, send, state, transaction_states
 from support.servers import command_of
 from support.waiting import eventually
 
@@ -105,3 +106,51 @@ def test_processes_have_the_faults_of_a_cluster(tmp_path: Path) -> None:
         send(cluster, slow, "from now")
         _, (_, future_ms), (_, now_ms) = read(cluster, slow, 3)
         assert 3_500_000 < future_ms - now_ms < 3_700_000
+
+
+def test_a_coordinators_process_is_killed_between_the_decision_and_the_markers(tmp_path: Path) -> None:
+    """Another one completes the commit or the abort; one that was started again in the block dies
+    as well, and after a block that killed none, none dies."""
+    with ProcessCluster(3, settings=QUICK, data_dir=tmp_path, faults=True) as cluster:
+        topic = led_by(cluster, "orders", 1)
+        settings = {"transactional.id": "till", "log_level": 0, "reconnect.backoff.max.ms": 200}
+        producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap_servers, **settings})
+        producer.init_transactions(60)
+
+        def begin(value: str) -> None:
+            producer.begin_transaction()
+            producer.produce(topic, value)
+            assert producer.flush(60) == 0
+
+        begin("one")
+        with cluster.killing_coordinator("till") as kill:
+            producer.commit_transaction(60)
+        killed = kill.broker_id
+        assert killed is not None
+        assert not cluster.is_running(killed)
+        assert transaction_states(cluster.log_dir(killed), "till")[-1] == "PrepareCommit"
+
+        begin("two")
+        with cluster.killing_coordinator("till", during="abort", restart=True) as kill:
+            cluster.start_broker(killed)
+            eventually(lambda: state(cluster, topic)[1] == {0, 1, 2}, timeout_s=60, what="all in sync again")
+            producer.abort_transaction(60)
+        assert kill.broker_id is not None
+        assert cluster.is_running(kill.broker_id)
+
+        begin("three")
+        with pytest.raises(BarnabasError, match="no commit of another"), cluster.killing_coordinator("another"):
+            pass
+        producer.commit_transaction(60)
+        assert all(map(cluster.is_running, range(3)))
+        consumer = confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "reader"})
+        consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+        assert [message.value() for message in consumer.consume(2, timeout=60)] == [b"one", b"three"]
+        consumer.close()
+
+
+def test_only_a_cluster_with_faults_kills_a_coordinator_in_a_commit(tmp_path: Path) -> None:
+    """The other's servers are what users run."""
+    cluster = ProcessCluster(3, data_dir=tmp_path)
+    with pytest.raises(BarnabasError, match="faults=True"), cluster.killing_coordinator("till"):
+        pass

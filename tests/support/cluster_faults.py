@@ -1,12 +1,17 @@
 """What a cluster with faults is asked: who leads, who is in sync, how long a record
 takes, what is there."""
 
+import contextlib
+import io
+import re
 import time
+from pathlib import Path
 from typing import Protocol
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from barnabas.base.errors import BarnabasError
+from barnabas.cli.main import main
 from barnabas.client import Admin
 from barnabas.client.admin.topics import describe_topics
 from barnabas.client.cluster.admin_connection import AdminConnection
@@ -72,3 +77,11 @@ def read(cluster: Addressed, topic: str, count: int) -> list[tuple[str, int]]:
         return [(each.value().decode(), each.timestamp()[1]) for each in consumer.consume(count, timeout=30)]
     finally:
         consumer.close()
+
+
+def transaction_states(log_dir: Path, transactional_id: str) -> list[str]:
+    """The states of a transactional id in a broker's log of ``__transaction_state``."""
+    files = ",".join(str(path) for path in log_dir.glob("__transaction_state-*/*.log") if path.stat().st_size)
+    with contextlib.redirect_stdout(io.StringIO()) as output:
+        assert main(["dump-log", "--transaction-log-decoder", "--files", files]) == 0
+    return re.findall(rf"transactionalId={transactional_id} .*?state=(\w+)", output.getvalue())

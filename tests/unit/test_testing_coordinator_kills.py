@@ -2,7 +2,6 @@
 abort, at the same moment each time, whichever client asks."""
 
 import asyncio
-import re
 from collections.abc import Callable, Iterator
 
 import aiokafka
@@ -10,10 +9,9 @@ import confluent_kafka
 import pytest
 
 from barnabas.base.errors import BarnabasError
-from barnabas.cli.main import main
 from barnabas.testing import Cluster, VirtualCluster, simulate
 from barnabas.testing.coordinator_kills import Outcome
-from support.cluster_faults import QUICK
+from support.cluster_faults import QUICK, transaction_states
 from support.waiting import eventually
 
 EndTransaction = Callable[[Cluster, str, Outcome], int | None]
@@ -74,19 +72,10 @@ def read_committed(cluster: Cluster, topic: str) -> list[str] | None:
         reader.close()
 
 
-def states_at(cluster: Cluster, broker_id: int | None, name: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """The states of a transactional id in a dead broker's log of ``__transaction_state``."""
-    folder = cluster.data_dir / f"kafka-logs-{broker_id}"
-    files = ",".join(str(path) for path in folder.glob("__transaction_state-*/*.log") if path.stat().st_size)
-    capsys.readouterr()
-    assert main(["dump-log", "--transaction-log-decoder", "--files", files]) == 0
-    return re.findall(rf"transactionalId={name} .*?state=(\w+)", capsys.readouterr().out)
-
-
 @pytest.mark.parametrize("during", ["commit", "abort"])
 @pytest.mark.parametrize("end", [by_librdkafka, by_aiokafka])
 def test_the_coordinator_dies_between_the_decision_and_the_markers(
-    cluster: Cluster, end: EndTransaction, during: Outcome, capsys: pytest.CaptureFixture[str]
+    cluster: Cluster, end: EndTransaction, during: Outcome
 ) -> None:
     """Its log ends with the decision; another one completes it, and the client's call returns."""
     name = f"{end.__name__}-{during}"
@@ -94,7 +83,8 @@ def test_the_coordinator_dies_between_the_decision_and_the_markers(
     killed = end(cluster, name, during)
     assert killed is not None
     try:
-        assert states_at(cluster, killed, name, capsys)[-1] == f"Prepare{during.capitalize()}"
+        folder = cluster.data_dir / f"kafka-logs-{killed}"
+        assert transaction_states(folder, name)[-1] == f"Prepare{during.capitalize()}"
         eventually(
             lambda: read_committed(cluster, name) == (["one"] if during == "commit" else []),
             timeout_s=60,

@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, Self
 
@@ -29,9 +29,16 @@ from barnabas.client.admin.topics import create_topic
 from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.coordination.server.server import CoordinationServer
 from barnabas.coordination.server.settings import parse_settings
-from barnabas.testing.coordinator_kills import NO_OTHER_BROKER, CoordinatorKill, CoordinatorKills, Outcome
+from barnabas.testing.coordinator_kills import (
+    NO_OTHER_BROKER,
+    CoordinatorKill,
+    CoordinatorKills,
+    Outcome,
+    in_background,
+)
 from barnabas.testing.faults import ServerFaults
 from barnabas.testing.security import ClusterSecurity
+from barnabas.testing.server_names import zookeeper_name
 from barnabas.testing.server_thread import ServerThread
 
 __all__ = ["Cluster"]
@@ -157,7 +164,7 @@ class Cluster:
             for server_id, texts in plans.items():
                 self._zk_texts[server_id] = texts
                 for port in _peer_ports(texts.get(f"server.{server_id}", "")):
-                    self._server_of_port[port] = _zookeeper_name(server_id, self._zk_servers)
+                    self._server_of_port[port] = zookeeper_name(server_id, self._zk_servers)
             for server_id in plans:
                 self._start_coordination(server_id)
             starting = [self._begin_broker(n) for n in self._ids]
@@ -211,11 +218,11 @@ class Cluster:
         """Stop one coordination server cleanly; they are numbered from 1.
 
         `start_zookeeper` starts it again."""
-        self._stop_server(_zookeeper_name(server_id, self._zk_servers), _close)
+        self._stop_server(zookeeper_name(server_id, self._zk_servers), _close)
 
     def start_zookeeper(self, server_id: int = 1) -> None:
         """Start a coordination server again that was stopped or killed, at the same port."""
-        if _zookeeper_name(server_id, self._zk_servers) in self._running:
+        if zookeeper_name(server_id, self._zk_servers) in self._running:
             raise BarnabasError(f"coordination server {server_id} is running")
         self._start_coordination(server_id)
 
@@ -249,24 +256,24 @@ class Cluster:
         """
         if len(self._ids) == 1 and not restart:
             raise BarnabasError(NO_OTHER_BROKER)
-        ended: list[Future[None]] = []
 
         def end(broker_id: int) -> None:
             self.kill(broker_id)
             if restart:
                 self.start_broker(broker_id)
 
-        def strike(broker_id: int) -> None:
+        def strike(broker_id: int) -> bool:
             server = self._running[self._name(broker_id)].serves
             assert isinstance(server, BrokerServer)
             server.components.transactions.stop()  # until the kill it writes no marker
-            ended.append(killer.submit(end, broker_id))
+            end_later(broker_id)
+            return True
 
-        kill = CoordinatorKill(transactional_id, during, strike)
-        with ThreadPoolExecutor(1, "barnabas-killer") as killer, self._coordinator_kills.waiting(kill):
+        with (
+            in_background(end) as end_later,
+            self._coordinator_kills.waiting(CoordinatorKill(transactional_id, during, strike)) as kill,
+        ):
             yield kill
-        for each in ended:
-            each.result()
 
     def pause(self, server: int | str) -> None:
         """As kill -STOP: it stands still with its connections open, until `resume`."""
@@ -340,7 +347,7 @@ class Cluster:
             if server not in self._ids:
                 raise BarnabasError(f"there is no broker {server}: they are {self._ids.start} to {self._ids.stop - 1}")
             return f"broker-{server}"
-        names = [_zookeeper_name(n, self._zk_servers) for n in range(1, self._zk_servers + 1)]
+        names = [zookeeper_name(n, self._zk_servers) for n in range(1, self._zk_servers + 1)]
         if server not in names:
             raise BarnabasError(f"there is no server {server!r}: they are the broker ids, and {', '.join(names)}")
         return server
@@ -416,7 +423,7 @@ class Cluster:
 
     def _start_coordination(self, server_id: int) -> None:
         texts = self._zk_texts[server_id]
-        name = _zookeeper_name(server_id, self._zk_servers)
+        name = zookeeper_name(server_id, self._zk_servers)
 
         def make(faults: ServerFaults) -> CoordinationServer:
             return CoordinationServer(
@@ -470,12 +477,6 @@ def _find(running: Mapping[str, _Server], name: str) -> _Server:
         return running[name]
     except KeyError:
         raise BarnabasError(f"{name} is not running") from None
-
-
-def _zookeeper_name(server_id: int, servers: int) -> str:
-    if not 1 <= server_id <= servers:
-        raise BarnabasError(f"there is no coordination server {server_id}: they are numbered from 1")
-    return f"zookeeper{server_id}" if servers > 1 else "zookeeper"
 
 
 # What brokers know

@@ -9,19 +9,22 @@ leaves. It does not matter which client asks, or how it connects.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from barnabas.base.errors import BarnabasError
 from barnabas.broker.requests.request import Request
-from barnabas.broker.server import BrokerServer
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.end_txn import EndTxnRequest
 
-__all__ = ["NO_OTHER_BROKER", "CoordinatorKill", "CoordinatorKills", "Outcome"]
+if TYPE_CHECKING:
+    from barnabas.broker.server import BrokerServer
+
+__all__ = ["NO_OTHER_BROKER", "CoordinatorKill", "CoordinatorKills", "Outcome", "in_background"]
 
 Outcome = Literal["commit", "abort"]
 NO_OTHER_BROKER = "no other broker can take over: use a cluster with brokers=3, or restart=True"
@@ -30,8 +33,9 @@ NO_OTHER_BROKER = "no other broker can take over: use a cluster with brokers=3, 
 class CoordinatorKill:
     """One coordinator that is killed, at the first moment that fits."""
 
-    def __init__(self, transactional_id: str, during: Outcome, strike: Callable[[int], None]) -> None:
-        """``strike`` gets the broker's id, on its loop; from then on it must write no marker.
+    def __init__(self, transactional_id: str, during: Outcome, strike: Callable[[int], bool]) -> None:
+        """``strike`` gets the broker's id, on its loop, and returns whether this broker ends. If it
+        does, it must write no marker from then on.
 
         Raises `BarnabasError` for an outcome that there is not.
         """
@@ -56,10 +60,10 @@ class CoordinatorKill:
             and request.committed == (self.during == "commit")
         )
 
-    def strike(self, broker_id: int) -> None:
-        """The moment has come, at this broker."""
+    def strike(self, broker_id: int) -> bool:
+        """The moment has come, at this broker; whether it ends."""
         self.broker_id = broker_id
-        self._strike(broker_id)
+        return self._strike(broker_id)
 
     def check(self) -> None:
         """Raises `BarnabasError` if the moment has not come."""
@@ -76,7 +80,7 @@ class CoordinatorKills:
     def __init__(self) -> None:
         self._waiting: list[CoordinatorKill] = []
 
-    def watch(self, broker: BrokerServer) -> None:
+    def watch(self, broker: "BrokerServer") -> None:
         """Stand before the handler of a broker that has its components.
 
         Called once in each life of a broker."""
@@ -84,6 +88,10 @@ class CoordinatorKills:
         handler = dispatcher.handlers[ApiKey.END_TXN]
         watched = replace(handler, handle=partial(self._handle, broker.broker_id, handler.handle))
         dispatcher.handlers = {**dispatcher.handlers, ApiKey.END_TXN: watched}
+
+    def expect(self, kills: Iterable[CoordinatorKill]) -> None:
+        """These wait from now on, and no others."""
+        self._waiting = list(kills)
 
     @contextlib.contextmanager
     def waiting(self, kill: CoordinatorKill) -> Iterator[CoordinatorKill]:
@@ -104,10 +112,8 @@ class CoordinatorKills:
         def answer(_: Request, response: Any, code: ErrorCode | None) -> None:
             if code is not None:
                 request.fail(code)
-            elif response.error_code or kill.is_done:
+            elif response.error_code or kill.is_done or not kill.strike(broker_id):
                 request.reply(response)
-            else:
-                kill.strike(broker_id)
 
         handle(
             Request(
@@ -121,3 +127,15 @@ class CoordinatorKills:
                 answer,
             )
         )
+
+
+@contextlib.contextmanager
+def in_background(end: Callable[[int], None]) -> Iterator[Callable[[int], None]]:
+    """End brokers on a thread of its own, in the order of the calls.
+
+    The block's end waits for them, and raises what `end` raised."""
+    ended: list[Future[None]] = []
+    with ThreadPoolExecutor(1, "barnabas-killer") as killer:
+        yield lambda broker_id: ended.append(killer.submit(end, broker_id))
+    for each in ended:
+        each.result()

@@ -6,13 +6,14 @@ a broker that is started again is a child too, run by ``barnabas server-start`` 
 file that ``up`` wrote, as one would by hand.
 """
 
+import contextlib
 import errno
 import re
 import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -20,9 +21,11 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.private_files import make_private_dirs
 from barnabas.base.settings import read_properties
 from barnabas.coordination.quorum.members import QuorumServer
+from barnabas.testing.coordinator_kills import NO_OTHER_BROKER, CoordinatorKill, Outcome, in_background
 from barnabas.testing.process_faults import FaultLinks
 from barnabas.testing.security import ClusterSecurity
-from barnabas.testing.server_processes import COMMAND, ServerProcesses, title_of, wait_until
+from barnabas.testing.server_names import is_broker, title_of, zookeeper_name
+from barnabas.testing.server_processes import COMMAND, ServerProcesses, wait_until
 
 __all__ = ["ProcessCluster"]
 
@@ -39,8 +42,8 @@ class ProcessCluster:
     does ``zk_port``; `usual_ports` gives both. Needs POSIX signals.
 
     With ``faults``, `ServerFaults` wraps each server's network, files and clock, as in `Cluster`,
-    and `partition`, `slow_disk`, `full_disk`, `fail_disk` and `clock` are possible. Without it the
-    servers are what users run.
+    and `partition`, `slow_disk`, `full_disk`, `fail_disk`, `clock` and `killing_coordinator` are
+    possible. Without it the servers are what users run.
     """
 
     def __init__(
@@ -124,7 +127,7 @@ class ProcessCluster:
         self.bootstrap_servers, self.zookeeper_connect = ready["bootstrap"], ready["zookeeper"]
         pids = [each.partition(":") for each in ready["pids"].split(",")]
         self._processes.note({name: int(pid) for name, _, pid in pids})
-        coordination = {n: self._zookeeper_name(n) for n in range(1, self._zk_servers + 1)}
+        coordination = {n: zookeeper_name(n, self._zk_servers) for n in range(1, self._zk_servers + 1)}
         self._ports = _ports_of_servers(self.bootstrap_servers, self.zookeeper_connect, coordination, self.data_dir)
         return self
 
@@ -149,6 +152,33 @@ class ProcessCluster:
         """SIGKILL to a broker, by its id, or to a coordination server ("zookeeper",
         "zookeeper1" ...)."""
         self._processes.end(_server_of(self.pids, server), signal.SIGKILL)
+
+    @contextlib.contextmanager
+    def killing_coordinator(
+        self, transactional_id: str, during: Outcome = "commit", *, restart: bool = False
+    ) -> Iterator[CoordinatorKill]:
+        """`kill` a producer's coordinator in the middle of a commit (or ``during="abort"``) in this
+        block: see `Cluster.killing_coordinator`. It needs ``faults``."""
+        links = self._faults()
+        brokers = [name for name in self.pids if is_broker(name)]
+        if len(brokers) == 1 and not restart:
+            raise BarnabasError(NO_OTHER_BROKER)
+
+        def end(broker_id: int) -> None:
+            self.kill(broker_id)
+            if restart:
+                self.start_broker(broker_id)
+
+        def strike(broker_id: int) -> bool:
+            end_later(broker_id)
+            return True
+
+        def armed() -> dict[str, bool]:
+            return {name: name not in self._processes.paused for name in brokers if self._processes.runs(name)}
+
+        kill = CoordinatorKill(transactional_id, during, strike)
+        with in_background(end) as end_later, links.waiting(kill, armed):
+            yield kill
 
     def pause(self, server: int | str) -> None:
         """SIGSTOP: it stands still. Its kernel keeps its connections and accepts new ones."""
@@ -256,26 +286,23 @@ class ProcessCluster:
 
     def stop_zookeeper(self, server_id: int = 1) -> None:
         """SIGTERM. Its port and its data stay for `start_zookeeper`."""
-        self._processes.end(self._zookeeper_name(server_id), signal.SIGTERM)
+        self._processes.end(zookeeper_name(server_id, self._zk_servers), signal.SIGTERM)
 
     def kill_zookeeper(self, server_id: int = 1) -> None:
         """SIGKILL: it ends in the middle of whatever it does."""
-        self._processes.end(self._zookeeper_name(server_id), signal.SIGKILL)
+        self._processes.end(zookeeper_name(server_id, self._zk_servers), signal.SIGKILL)
 
     def start_zookeeper(self, server_id: int = 1) -> None:
         """Start a stopped coordination server again.
 
         Returns when its process runs, which is before it serves."""
-        name = self._zookeeper_name(server_id)
+        name = zookeeper_name(server_id, self._zk_servers)
         config = self.data_dir / _coordination_config(name)
         self._processes.start_again(name, ["zookeeper-server-start", str(config)], self.zookeeper_log(server_id))
 
     def zookeeper_log(self, server_id: int = 1) -> Path:
         """What the coordination server says."""
-        return self.data_dir / "logs" / f"{self._zookeeper_name(server_id)}.log"
-
-    def _zookeeper_name(self, server_id: int) -> str:
-        return f"zookeeper{server_id}" if self._zk_servers > 1 else "zookeeper"
+        return self.data_dir / "logs" / f"{zookeeper_name(server_id, self._zk_servers)}.log"
 
     # Its files
 

@@ -17,8 +17,9 @@ from typing import IO
 
 from barnabas.base.errors import BarnabasError
 from barnabas.testing.process_faults import FaultLinks
+from barnabas.testing.server_names import is_broker, title_of
 
-__all__ = ["COMMAND", "ServerProcesses", "title_of", "wait_until"]
+__all__ = ["COMMAND", "ServerProcesses", "wait_until"]
 
 COMMAND = [sys.executable, "-m", "barnabas"]
 _TIMEOUT_S = 60.0
@@ -99,7 +100,7 @@ class ServerProcesses:
         for name in tuple(self.paused):
             with contextlib.suppress(ProcessLookupError, BarnabasError):
                 self.resume(name)
-        brokers = [child for name, child in self._restarted.items() if not name.startswith("zookeeper")]
+        brokers = [child for name, child in self._restarted.items() if is_broker(name)]
         others = [child for child in self._restarted.values() if child not in brokers]
         # Brokers first: they close their sessions.
         for group in (brokers, [up] if up is not None else [], others):
@@ -138,11 +139,6 @@ def wait_until(
         if time.monotonic() > end:
             raise BarnabasError(f"{what} did not come within {timeout_s:.0f} s")
         time.sleep(pause_s)
-
-
-def title_of(name: str) -> str:
-    """A server's name for messages."""
-    return name if name.startswith("zookeeper") else f"broker {name}"
 
 
 def _is_running(pid: int, start_time: str) -> bool:

@@ -4,22 +4,23 @@ Any other server does not even load their code."""
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas.testing.fault_environment import FAULTS_ENVIRONMENT
 
-__all__ = ["parts_with_faults"]
+if TYPE_CHECKING:
+    from barnabas.testing.process_faults import RemoteFaults
+
+__all__ = ["faults_of_cluster"]
 
 
-def parts_with_faults(name_of: Callable[[], str]) -> dict[str, Any]:
-    """The files, clock and network for a server's constructor.
+def faults_of_cluster(name_of: Callable[[], str]) -> "RemoteFaults | None":
+    """The faults of this process; None unless a cluster with faults started it.
 
-    Nothing unless a cluster with faults started this process. ``name_of`` gives the
-    server's name in that cluster.
+    ``name_of`` gives the server's name in that cluster.
     """
     if FAULTS_ENVIRONMENT not in os.environ:
-        return {}
+        return None
     from barnabas.testing.process_faults import join_faults
 
-    faults = join_faults(name_of())
-    return {"files": faults.files, "clock": faults.clock, "network": faults.network}
+    return join_faults(name_of())

@@ -13,7 +13,7 @@ from barnabas.cli.connection.properties import key_values, read_properties_file
 from barnabas.cli.options.tool_parser import ToolParser
 from barnabas.cli.output.log_lines import log_to_standard_error
 from barnabas.cli.output.standard_streams import outlive_output
-from barnabas.cli.servers.faults import parts_with_faults
+from barnabas.cli.servers.faults import faults_of_cluster
 from barnabas.net.descriptors import check_descriptor_limit, raise_descriptor_limit
 from barnabas.net.event_loop import budget_of, count_after_start, count_pauses, limit_pauses, new_event_loop
 
@@ -89,7 +89,8 @@ async def _serve(texts: dict[str, str]) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    server = BrokerServer(texts, **parts_with_faults(lambda: texts.get("broker.id", "")))
+    faults = faults_of_cluster(lambda: texts.get("broker.id", ""))
+    server = BrokerServer(texts, **({} if faults is None else faults.parts))
     starting = loop.create_task(server.start())
     stopping = loop.create_task(stop.wait())
     failing = loop.create_task(server.failed.wait())
@@ -100,6 +101,8 @@ async def _serve(texts: dict[str, str]) -> int:
             await asyncio.wait({starting})
             return 0
         starting.result()
+        if faults is not None:
+            faults.watch(server)
         begin_counting()
         gc.freeze()  # what a start loads lives long
         await asyncio.wait({stopping, failing}, return_when=asyncio.FIRST_COMPLETED)

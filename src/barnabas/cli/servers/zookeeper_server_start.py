@@ -17,7 +17,7 @@ from barnabas.cli.options.helpful_parser import HelpfulParser
 from barnabas.cli.output.colours import print_error
 from barnabas.cli.output.log_lines import LogFormatter, log_to_standard_error
 from barnabas.cli.output.standard_streams import outlive_output
-from barnabas.cli.servers.faults import parts_with_faults
+from barnabas.cli.servers.faults import faults_of_cluster
 from barnabas.coordination.admin.server import AdminServer
 from barnabas.coordination.quorum.configuration_files import read_zoo_cfg
 from barnabas.coordination.server.peer_config import PeerConfig, configuration_warnings, read_peer_config
@@ -116,8 +116,9 @@ async def _serve(settings: Values, peer_config: PeerConfig, path: str) -> int:
     begin_counting = count_after_start(loop)
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    faults = parts_with_faults(lambda: coordination_name(path))
-    server = CoordinationServer(settings, config_path=path, peer_config=peer_config, **faults)
+    faults = faults_of_cluster(lambda: coordination_name(path))
+    parts = {} if faults is None else faults.parts
+    server = CoordinationServer(settings, config_path=path, peer_config=peer_config, **parts)
     await server.start()
     admin = AdminServer(settings, server)
     try:

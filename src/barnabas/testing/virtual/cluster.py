@@ -367,11 +367,12 @@ class VirtualCluster:
         if len(self._ids) == 1 and not restart:
             raise BarnabasError(NO_OTHER_BROKER)
 
-        def strike(broker_id: int) -> None:
+        def strike(broker_id: int) -> bool:
             machine = self._machine(broker_id)
             self._simulation.kill(machine, restart=False)
             if restart:
                 self._simulation.loop.call_outside(_RESTART_US, self._simulation.start, machine)
+            return True
 
         with self._coordinator_kills.waiting(CoordinatorKill(transactional_id, during, strike)) as kill:
             yield kill
