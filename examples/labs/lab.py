@@ -52,8 +52,11 @@ def run(
     racks: int = 0,
     zk_servers: int = 1,
     settings: Mapping[str, str] | None = None,
+    faults: bool = False,
 ) -> int:
-    """Start a cluster, let the lab work on it, stop it; returns the exit code."""
+    """Start a cluster, let the lab work on it, stop it; returns the exit code.
+
+    ``faults`` are `ProcessCluster`'s."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: nothing is left running
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a script
         # SIG_IGN would be inherited by what a lab starts, which would then not end.
@@ -70,6 +73,7 @@ def run(
                 port=port,
                 zk_port=zk_port,
                 zk_servers=zk_servers,
+                faults=faults,
             )
             options = f" --racks {racks}" if racks else ""
             options += f" --zk-servers {zk_servers}" if zk_servers > 1 else ""

@@ -189,6 +189,16 @@ def semantics(text: str) -> None:
     assert late_once == killed_once == (100, 0, 0)
 
 
+def committed(text: str) -> None:
+    states = [re.findall(r"^  state=(\w+)$", part, re.MULTILINE) for part in text.split("| grep -o 'state=")[1:]]
+    first = ["Empty", "Ongoing", "Ongoing", "PrepareCommit", "CompleteCommit"]
+    second = [*first, "Ongoing", "Ongoing", "PrepareCommit"]
+    assert states == [second, [*second, "CompleteCommit", "Ongoing", "Ongoing", "PrepareAbort"]]
+    markers = re.findall(r"^  endTxnMarker: (\w+) coordinatorEpoch: \d+$", text, re.MULTILINE)
+    assert markers == ["COMMIT", "COMMIT", "COMMIT", "COMMIT", "ABORT", "COMMIT"]
+    assert "without transactions 25 have two" in text
+
+
 def buffered(text: str) -> None:
     plots = re.findall(r"^ +(\d+) ms  #+ +([\d,.]+)$", text, re.MULTILINE)
     assert [wait for wait, _ in plots] == ["0", "5", "50", "500"] * 3
@@ -235,6 +245,7 @@ FINDINGS: dict[str, Callable[[str], None]] = {
     "customers_group": shared,
     "batch_by_hand": gathered,
     "delivery_semantics": semantics,
+    "kill_in_a_commit": committed,
     "batches_and_buffers": buffered,
     "mirror_two_clusters": mirrored,
     "shell": znodes,
