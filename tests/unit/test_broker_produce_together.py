@@ -1007,6 +1007,19 @@ def test_a_client_that_leaves_takes_what_waits_for_it_along(tmp_path: Path) -> N
     assert run.producer.sent == []
 
 
+def test_a_connection_that_breaks_at_the_first_answers_takes_what_waits_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The records are in the log, and nothing is left to expire."""
+    run, encoder = begun(tmp_path, "t", "replicated")
+    monkeypatch.setattr(run.producer, "send", lambda parts: run.producer.close())
+    requests = [{**USUAL, "version": 9, "topic": topic, "acks": acks} for topic, acks in (("t", 1), ("replicated", -1))]
+    run.deliver(b"".join(map(encoder.frame, requests)), is_followed=False)
+    assert run.broker.replicas.get(TopicPartition("replicated", 0)).log.log_end_offset == 4
+    assert not len(run.broker.purgatory)
+    assert not run.producer.handler.busy
+
+
 def test_requests_that_wait_do_not_keep_the_buffer_in_which_they_came(tmp_path: Path) -> None:
     """It may be as large as a request, and the wait as long as its timeout."""
     run, encoder = begun(tmp_path, "replicated")

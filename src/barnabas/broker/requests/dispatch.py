@@ -28,6 +28,7 @@ from barnabas.base.clock import Clock
 from barnabas.base.network import Connection, Part, Standing
 from barnabas.base.tasks import AnyTask, Beside, Resume, Runner, Task
 from barnabas.broker.requests.connection_quotas import ConnectionQuotas
+from barnabas.broker.requests.connection_states import ConnectionEvent, ConnectionState, states_after
 from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.broker.requests.request import ClientFacts, Request
 from barnabas.broker.requests.request_handler import RequestHandler
@@ -267,41 +268,61 @@ class Dispatcher:
                 connection.close()
 
 
-class ClientConnection:
-    """One connection's frames in, its responses out."""
+# To look up a member of an enum takes long, as does a method for each event.
+_IDLE = ConnectionState.IDLE
+_PASSED_ON = ConnectionState.PASSED_ON
+_SERVING = ConnectionState.SERVING
+_WAITING = ConnectionState.WAITING
+_CLOSED = ConnectionState.CLOSED
+_AFTER_LEFT = states_after(ConnectionEvent.LEFT)
+_AFTER_FRAME = states_after(ConnectionEvent.FRAME)
+_AFTER_BEGUN = states_after(ConnectionEvent.BEGUN)
+_AFTER_DEFERRED = states_after(ConnectionEvent.DEFERRED)
+_AFTER_ANSWERED = states_after(ConnectionEvent.ANSWERED)
+_AFTER_CLOSED = states_after(ConnectionEvent.CLOSED)
 
-    __slots__ = (
-        "_connection",
-        "_dispatcher",
-        "_is_decoding",
-        "_is_large",
-        "_key",
-        "_large",
-        "_request",
-        "_synchronous",
-        "_was_answered",
-        "_was_left",
-        "client",
-        "last_active_ms",
-    )
+
+class _Slices:
+    """Of a request that was not decoded in one step: it may name so much that it takes long to
+    free."""
+
+    __slots__ = ("_was_answered", "task")
+
+    def __init__(self) -> None:
+        self.task: AnyTask[None] | None = None
+        """Its task, if it is one of the dispatcher's large requests."""
+        self._was_answered: Resume | None = None
+
+    def await_answer(self, _: Request, resume: Resume) -> None:
+        """The effect of its task: wait for the answer."""
+        self._was_answered = resume
+
+    def end(self) -> None:
+        """It is answered, or its client is gone."""
+        resume, self._was_answered = self._was_answered, None
+        if resume is not None:
+            resume(None, None)
+
+
+class ClientConnection:
+    """One connection's frames in, its responses out.
+
+    `CONNECTION_TRANSITIONS` has its states. What it serves is kept beside the state: the request,
+    and of one that is decoded in slices the task."""
+
+    __slots__ = ("_connection", "_dispatcher", "_key", "_request", "_slices", "_state", "client", "last_active_ms")
 
     def __init__(self, dispatcher: Dispatcher, listener: str, connection: Connection) -> None:
         self._dispatcher = dispatcher
         self._connection = connection
         host, port = connection.peer
         self.client = ClientFacts(listener, host, port)
-        self._request: Request | Unanswered | None = None  # what has no response yet
-        self._synchronous = False
-        self._is_decoding = False
-        self._is_large = False
-        """Whether what is served was not decoded in one step: it may name so much that it takes
-        long to free."""
-        self._large: AnyTask[None] | None = None
-        """Its task, if it is one of the dispatcher's large requests."""
-        self._was_answered: Resume | None = None
-        """Ends this task, which waits for the answer."""
+        self._state = _IDLE
+        self._request: Request | Unanswered | None = None
+        """What has no response yet."""
+        self._slices: _Slices | None = None
+        """Of this request, if it was not decoded in one step."""
         self._key = -1
-        self._was_left = False  # whether the fast path has left the frame that comes next
         self.last_active_ms = dispatcher.clock.monotonic_ms()
 
     @property
@@ -313,7 +334,7 @@ class ClientConnection:
     @property
     def busy(self) -> bool:
         """Whether a response is outstanding."""
-        return self._request is not None or self._is_decoding
+        return self._request is not None
 
     def close(self) -> None:
         self._connection.close()
@@ -326,8 +347,10 @@ class ClientConnection:
         if fast_api is None:
             return position
         served = self._serve_fast(fast_api, data, start, start + int.from_bytes(data[position:start], "big"))
-        self._was_left = served == start
-        return position if self._was_left else served
+        if served != start:
+            return served
+        self._state = _AFTER_LEFT[self._state]
+        return position
 
     def _serve_fast(self, fast_api: _FastApi, data: memoryview, start: int, stop: int) -> int:
         dispatcher = self._dispatcher
@@ -337,9 +360,11 @@ class ClientConnection:
 
     def wait_for(self, unanswered: Unanswered) -> None:
         """Deliver no other request until these are answered."""
-        self._request = unanswered
-        self._connection.pause()
+        self._begin_waiting(unanswered)
         unanswered.wait(partial(self._answer_some, unanswered), self.close)
+        if self._state is _CLOSED:  # it broke when the answers before these were sent
+            self._request = None
+            unanswered.abandon()
 
     def _answer_some(self, unanswered: Unanswered, answers: list[bytes], are_last: bool) -> None:
         if self._request is not unanswered:
@@ -350,13 +375,20 @@ class ClientConnection:
         if data := b"".join(answers):  # with acks 0 there is nothing to send
             self._connection.send([data])
         if are_last:
+            self._state = _AFTER_ANSWERED[self._state]
             self._request = None
             self._connection.resume()
 
+    def _begin_waiting(self, served: Request | Unanswered) -> None:
+        """Its answer comes later."""
+        self._state = _AFTER_DEFERRED[self._state]
+        self._request = served
+        self._connection.pause()
+
     def frame(self, data: memoryview) -> None:
         dispatcher = self._dispatcher
-        fast_api = None if self._was_left else dispatcher.fast_apis.get(bytes(data[:2]))
-        self._was_left = False
+        fast_api = dispatcher.fast_apis.get(bytes(data[:2])) if self._state is not _PASSED_ON else None
+        self._state = _AFTER_FRAME[self._state]
         if fast_api is not None and self._serve_fast(fast_api, data, 0, len(data)):
             return
         now_ms = self.last_active_ms = dispatcher.clock.monotonic_ms()
@@ -374,7 +406,6 @@ class ClientConnection:
                     self._refuse(handler, handler.too_large, version, correlation_id, client_id)
                 return
             reading = reader_in_turns(api(key).request, version)(data, offset)
-            self._is_large = False
             if not isinstance(reading, tuple):
                 try:
                     next(reading)
@@ -388,12 +419,11 @@ class ClientConnection:
             self._malformed(error)
             return
         request = Request(handler.key, version, correlation_id, client_id, message, self.client, now_ms, self._answer)
+        self._state = _AFTER_BEGUN[self._state]
         self._request = request
-        self._synchronous = True
         dispatcher.handle(request, handler)
-        self._synchronous = False
-        if self._request is not None:
-            self._connection.pause()
+        if self._state is _SERVING:
+            self._begin_waiting(request)
 
     def _malformed(self, error: MalformedMessageError) -> None:
         logger.info("Closing the connection from %s:%d: %s", self.client.host, self.client.port, error)
@@ -419,23 +449,26 @@ class ClientConnection:
         request = Request(
             handler.key, version, correlation_id, client_id, None, self.client, self.last_active_ms, self._answer
         )
-        self._is_large = self._is_decoding = self._synchronous = True
+        self._begin_waiting(request)
+        slices = self._slices = _Slices()
         if self._goes_first(request):
             self._dispatcher.runner.start(self._decode(request, handler, reading))
         else:
             self._connection.served_bytes = len(data)
-            self._large = self._serve_large(request, handler, reading, len(data))
-            self._dispatcher.large_requests.start(self._large, self._await_answer)
-        self._synchronous = False
-        if self.busy:
-            self._connection.pause()
+            slices.task = self._serve_large(request, handler, reading, len(data), slices)
+            self._dispatcher.large_requests.start(slices.task, slices.await_answer)
 
     def _goes_first(self, request: Request) -> bool:
         """Whether a large request and its answer wait for none of other clients."""
         return request.api_key in _WAITING_FOR_OTHERS or self._connection.standing is Standing.MEMBER
 
     def _serve_large(
-        self, request: Request, handler: RequestHandler, reading: Task[tuple[Any, int]], size_bytes: int
+        self,
+        request: Request,
+        handler: RequestHandler,
+        reading: Task[tuple[Any, int]],
+        size_bytes: int,
+        slices: _Slices,
     ) -> AnyTask[None]:
         """Decode and serve a large request; the task lasts until it is answered, or waits for
         others, which may need the room."""
@@ -443,16 +476,8 @@ class ClientConnection:
         yield from self._decode(request, handler, reading)
         if self._request is request and request.waiter is None and request.timer is None:
             yield request
-        self._large = None
+        slices.task = None
         self._connection.served_bytes = 0
-
-    def _await_answer(self, _: Request, resume: Resume) -> None:
-        self._was_answered = resume
-
-    def _end_large(self) -> None:
-        resume, self._was_answered = self._was_answered, None
-        if resume is not None:
-            resume(None, None)
 
     def _decode(self, request: Request, handler: RequestHandler, reading: Task[tuple[Any, int]]) -> Task[None]:
         try:
@@ -460,10 +485,7 @@ class ClientConnection:
         except MalformedMessageError as error:
             self._malformed(error)
             return
-        finally:
-            self._is_decoding = False
-        if self in self._dispatcher.connections:  # else the client is gone
-            self._request = request
+        if self._request is request:  # else the client is gone
             self._dispatcher.handle(request, handler)
 
     def drops(self, head: bytes, frame_bytes: int) -> bool:
@@ -505,10 +527,11 @@ class ClientConnection:
             handler.key, version, correlation_id, client_id, None, self.client, self.last_active_ms, self._answer
         )
         logger.info("[%s] is larger than the %d bytes that it may have", request, handler.max_request_bytes)
+        self._state = _AFTER_BEGUN[self._state]
         self._request = request
-        self._synchronous = True
         request.fail(error)
-        self._synchronous = False
+        if self._state is _SERVING:
+            self._begin_waiting(request)
 
     def bad_length(self, prefix: bytes) -> None:
         logger.info(
@@ -520,13 +543,17 @@ class ClientConnection:
         self._connection.close()
 
     def closed(self, error: Exception | None) -> None:
+        self._state = _AFTER_CLOSED[self._state]
         request, self._request = self._request, None
         if request is not None:
             request.abandon()
         self._dispatcher.forget(self)
-        if self._large is not None:
-            self._dispatcher.large_requests.forget(self._large)
-        self._end_large()
+        slices, self._slices = self._slices, None
+        if slices is not None:
+            task, slices.task = slices.task, None
+            if task is not None:
+                self._dispatcher.large_requests.forget(task)
+            slices.end()
         if error is not None:
             logger.debug("Lost the connection from %s:%d: %s", self.client.host, self.client.port, error)
 
@@ -553,7 +580,7 @@ class ClientConnection:
         dispatcher.request_metrics.answered(request, dispatcher.clock.monotonic_ms())
         if code is None:
             self._reply(request, response)
-        elif self._is_large:
+        elif self._slices is not None:
             dispatcher.runner.start(self._fail_large(request, code))
         else:
             self._reply_error(request, dispatcher.error_response(request, code))
@@ -570,8 +597,9 @@ class ClientConnection:
         if response is not None:
             self._reply(request, response)
         else:
+            self._state = _AFTER_ANSWERED[self._state]
             self._request = None
-            self._connection.close()
+            self._connection.close()  # not resumed before: what came behind is not served
 
     def _reply(self, request: Request, response: Any) -> None:
         """Encode and send a response; None for none."""
@@ -610,11 +638,14 @@ class ClientConnection:
 
     def _sent(self, request: Request, large_response: Any) -> None:
         """A request is answered: go on with the connection, and free what was large."""
+        was_paused = self._state is _WAITING
+        self._state = _AFTER_ANSWERED[self._state]
         self._request = None
-        is_large, self._is_large = self._is_large, False
-        if is_large:
-            self._end_large()
-        if not self._synchronous:
+        slices = self._slices
+        if slices is not None:
+            self._slices = None
+            slices.end()
+        if was_paused:
             self._connection.resume()
-        if is_large or large_response is not None:
+        if slices is not None or large_response is not None:
             self._dispatcher.runner.start(free_in_slices([request.message, large_response]))
