@@ -4,6 +4,7 @@ what was aborted."""
 import itertools
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -12,7 +13,11 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
+from barnabas.base.ids import TopicPartition
 from barnabas.broker.metadata.features import SUPPORTED, TRANSACTION_VERSION
+from barnabas.broker.metadata.internal_topics import partition_of
+from barnabas.client import Admin
+from barnabas.client.admin import LATEST, FoundOffset
 from support.needs import needs, needs_reference
 from support.reference import apache_tool
 from support.servers import Up, barnabas, up
@@ -27,6 +32,8 @@ COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
 COMMAND = "org.apache.kafka.tools.TransactionsCommand"
 _NUMBERS = itertools.count()
 _MANY = 5 * RECORDS
+_STATE_PARTITIONS = 50
+_TAGGED = r',"(previousProducerId|nextProducerId|clientTransactionVersion)":\d+'
 
 
 @pytest.fixture(
@@ -175,6 +182,32 @@ def test_apaches_transactions_command_prints_what_ours_prints(
             assert sorted(theirs.stdout.split("\n")) == sorted(ours.stdout.split("\n"))
         else:
             assert without_duration(theirs.stdout) == without_duration(ours.stdout)
+
+
+@needs_reference
+@pytest.mark.java
+def test_the_console_consumer_prints_states_as_apaches_does(cluster: Up, pair: tuple[str, str, str]) -> None:
+    """Kafka 3.9 knows no tagged fields; the others are the same, in their order."""
+    name, source, target = pair
+    CLIENTS["librdkafka"](cluster.bootstrap, name, source, target)
+    topic, partition = "__transaction_state", str(partition_of(name, _STATE_PARTITIONS))
+    eventually(lambda: describe(cluster, name)["state"] == "CompleteCommit", what="the last transaction has ended")
+    with Admin({"bootstrap.servers": cluster.bootstrap}) as admin:
+        wanted = TopicPartition(topic, int(partition))
+        end = admin.list_offsets({wanted: LATEST})[wanted]
+    assert isinstance(end, FoundOffset)
+    reading = (
+        *("--bootstrap-server", cluster.bootstrap, "--topic", topic, "--partition", partition, "--offset", "earliest"),
+        *("--max-messages", str(end.offset), "--timeout-ms", "60000"),
+        *("--formatter", "org.apache.kafka.tools.consumer.TransactionLogMessageFormatter"),
+    )
+    theirs = apache_tool("org.apache.kafka.tools.consumer.ConsoleConsumer", *reading)
+    ours = barnabas("console-consumer", *reading, timeout_s=120)
+    assert (theirs.returncode, ours.returncode) == (0, 0), theirs.stderr + ours.stderr
+    printed = ours.stdout.splitlines()
+    assert len(printed) == end.offset
+    assert theirs.stdout == "".join(re.sub(_TAGGED, "", line) for line in printed)
+    assert any(f'"transactionalId":"{name}"' in line and '"transactionStatus":4' in line for line in printed)
 
 
 def without_duration(table: str) -> list[list[str]]:

@@ -1,5 +1,7 @@
 """The consoles' readers and formatters, and the options they refuse."""
 
+from typing import Any
+
 import pytest
 
 from barnabas.base.errors import BarnabasError, ConfigError
@@ -7,6 +9,8 @@ from barnabas.cli.console import console_consumer, console_producer
 from barnabas.cli.console.formatters import formatter
 from barnabas.cli.console.line_reader import Line, LineReader
 from barnabas.client.records import Record
+from barnabas.wire.kafka.codec import encode
+from barnabas.wire.kafka.coordinator_records import TransactionLogValue, TransactionPartitions
 
 
 def record(**fields: object) -> Record:
@@ -22,6 +26,21 @@ def record(**fields: object) -> Record:
         "headers": (),
     }
     return Record(**{**values, **fields})
+
+
+def written(version: int, **others: Any) -> bytes:
+    """The state of a transactional id as it stands in a log, behind its version."""
+    state = TransactionLogValue(
+        producer_id=5,
+        producer_epoch=1,
+        transaction_timeout_ms=60_000,
+        transaction_status=1,
+        transaction_partitions=[TransactionPartitions(topic="orders", partition_ids=[0, 2])],
+        transaction_last_update_timestamp_ms=8,
+        transaction_start_timestamp_ms=7,
+        **others,
+    )
+    return version.to_bytes(2, "big") + encode(state, version)
 
 
 @pytest.mark.parametrize(
@@ -122,6 +141,45 @@ def test_formatters_answer_to_javas_names(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().err == "CreateTime:5, key:null value:v\n"
     with pytest.raises(ConfigError, match="there is no formatter kafka.tools.Nonsense"):
         formatter("kafka.tools.Nonsense", {})
+
+
+STATE_KEY = b"\0\0\0\x02id"
+KEY_TEXT = '"key":{"version":0,"data":{"transactionalId":"id"}}'
+STATE_TEXT = (
+    '"producerEpoch":1,"transactionTimeoutMs":60000,"transactionStatus":1,'
+    '"transactionPartitions":[{"topic":"orders","partitionIds":[0,2]}],'
+    '"transactionLastUpdateTimestampMs":8,"transactionStartTimestampMs":7'
+)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        (STATE_KEY, written(0), f'{KEY_TEXT},"value":{{"version":0,"data":{{"producerId":5,{STATE_TEXT}}}}}'),
+        (STATE_KEY, written(1), f'{KEY_TEXT},"value":{{"version":1,"data":{{"producerId":5,{STATE_TEXT}}}}}'),
+        (
+            STATE_KEY,
+            written(1, previous_producer_id=4, client_transaction_version=2),
+            f'{KEY_TEXT},"value":{{"version":1,"data":{{"producerId":5,"previousProducerId":4,{STATE_TEXT},'
+            '"clientTransactionVersion":2}}',
+        ),
+        (STATE_KEY, None, f'{KEY_TEXT},"value":null'),
+        (None, None, '"key":null,"value":null'),
+        (b"\0\x05?", b"\xff\xfd?", '"key":{"version":5,"data":"unknown"},"value":{"version":-3,"data":"unknown"}'),
+    ],
+)
+def test_states_of_transactions_are_printed_as_kafkas_formatter_does(
+    key: bytes | None, value: bytes | None, expected: str
+) -> None:
+    """The lines are those of Kafka 3.9.1, with the tagged fields of Kafka 4 that are set."""
+    for name in ("transactionlog", "org.apache.kafka.tools.consumer.TransactionLogMessageFormatter"):
+        assert formatter(name, {})(record(key=key, value=value)).decode() == f"{{{expected}}}\n"
+
+
+def test_a_state_that_is_cut_off_is_an_error() -> None:
+    """The consumer says which record cannot be shown."""
+    with pytest.raises(BarnabasError):
+        formatter("transactionlog", {})(record(key=STATE_KEY, value=written(1)[:-3]))
 
 
 BROKER = ["--bootstrap-server", "localhost:1"]

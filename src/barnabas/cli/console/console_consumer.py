@@ -258,8 +258,8 @@ def _parser() -> ToolParser:
         "--formatter",
         default="default",
         metavar="CLASS",
-        help="default, logging, noop, json, offsets, groupmetadata, Kafka's class names for them, or a Python class "
-        "by dotted path",
+        help="default, logging, noop, json, offsets, groupmetadata, transactionlog, Kafka's class names for them, or a "
+        "Python class by dotted path",
     )
     add("--formatter-config", metavar="FILE", help="a .properties file for the formatter")
     add("--key-deserializer", metavar="CLASS", help="how to read keys, such as long")

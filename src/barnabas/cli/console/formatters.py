@@ -165,6 +165,25 @@ def _group_metadata(_: Mapping[str, str]) -> Formatter:
     return _coordinator_records(GroupMetadataKey)
 
 
+def _transaction_log(_: Mapping[str, str]) -> Formatter:
+    """The states of transactional ids in ``__transaction_state``, as JSON.
+
+    As Kafka 3.9's formatter writes them, and the tagged fields of Kafka 4's records."""
+    from barnabas.wire.kafka.coordinator_records import decode_transaction_key, decode_transaction_value
+
+    def document(data: bytes | None, decode: Callable[[bytes], Any]) -> dict[str, Any] | None:
+        if data is None:
+            return None
+        message = decode(data)
+        return {"version": _version(data), "data": "unknown"} if message is None else _versioned(message, data)
+
+    def write(record: RawRecord) -> bytes:
+        key, value = document(record.key, decode_transaction_key), document(record.value, decode_transaction_value)
+        return json.dumps({"key": key, "value": value}, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+    return write
+
+
 def _coordinator_records(key_type: type[Any]) -> Formatter:
     from barnabas.wire.kafka.coordinator_records import decode_key, decode_value
 
@@ -181,8 +200,12 @@ def _coordinator_records(key_type: type[Any]) -> Formatter:
 
 def _versioned(message: Any, data: bytes | None) -> dict[str, Any]:
     """A message with the version in front of its bytes; names as in Kafka's JSON."""
-    version = int.from_bytes((data or b"")[:2], "big")
+    version = _version(data or b"")
     return {"version": version, "data": message_document(message, version)}
+
+
+def _version(data: bytes) -> int:
+    return int.from_bytes(data[:2], "big", signed=True)
 
 
 _FORMATTERS: dict[str, Callable[[Mapping[str, str]], Formatter]] = {
@@ -192,4 +215,5 @@ _FORMATTERS: dict[str, Callable[[Mapping[str, str]], Formatter]] = {
     "json": _json,
     "offsets": _offsets,
     "groupmetadata": _group_metadata,
+    "transactionlog": _transaction_log,
 }

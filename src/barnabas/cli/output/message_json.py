@@ -8,7 +8,7 @@ __all__ = ["message_document"]
 
 def message_document(value: Any, version: int) -> Any:
     """A message, or a value in it, for `json`: camelCase names, bytes in base64, the
-    fields of its version."""
+    fields of its version, tagged ones only if they say something."""
     if isinstance(value, list):
         return [message_document(item, version) for item in value]
     if isinstance(value, bytes | bytearray | memoryview):
@@ -18,7 +18,7 @@ def message_document(value: Any, version: int) -> Any:
     return {
         _camel_case(field.name): message_document(getattr(value, field.name), version)
         for field in value.FIELDS
-        if version in field.versions
+        if version in field.versions and not (field.tag is not None and getattr(value, field.name) == field.default)
     }
 
 

@@ -52,6 +52,7 @@ __all__ = [
     "TransactionPartitions",
     "decode_key",
     "decode_transaction_key",
+    "decode_transaction_value",
     "decode_value",
     "encode_key",
     "encode_transaction_value",
@@ -214,6 +215,14 @@ def decode_transaction_key(data: Buffer) -> TransactionLogKey | None:
     Raises MalformedMessageError."""
     version = _version(data, "the key of a transaction record")
     return _decode(TransactionLogKey, version, data) if version == TRANSACTION_KEY_VERSION else None
+
+
+def decode_transaction_value(data: Buffer) -> TransactionLogValue | None:
+    """A value of ``__transaction_state``; None for a version that we do not know.
+
+    Raises MalformedMessageError."""
+    version = _version(data, "the value of a transaction record")
+    return _decode(TransactionLogValue, version, data) if version in TransactionLogValue.VERSIONS else None
 
 
 def decode_value(key: Key, data: Buffer) -> Value:
