@@ -10,14 +10,12 @@ In Kafka: `LocalLog.append`, and around it the second half of `UnifiedLog.append
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Buffer
 from barnabas.log.components import LogComponents, roll
-from barnabas.log.producer_replay import add_marker
+from barnabas.log.producer_replay import add_control_batch
 from barnabas.log.segment.segment import AppendedBatch, Segment
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.records.batch_header import CONTROL, TRANSACTIONAL, HeaderFields
-from barnabas.wire.kafka.records.control import EndMarker, read_end_marker
 
 __all__ = ["AppendInfo", "must_roll", "write_batches"]
 
@@ -82,25 +80,15 @@ def _update_producer(
     """Take an appended batch into the producer state and, when it ends an aborted
     transaction, into its index."""
     _, first_offset, last_offset, timestamp_ms = batch
-    _, _, _, _, _, attributes, _, _, _, producer_id, epoch, sequence, _ = header
+    _, _, _, _, _, attributes, _, _, _, producer_id, epoch, sequence, count = header
     is_transactional = bool(attributes & TRANSACTIONAL)
     if attributes & CONTROL:
-        marker = _end_marker(part)
-        if marker is not None:
-            add_marker(components.producers, segment, producer_id, epoch, marker, first_offset, timestamp_ms)
+        add_control_batch(
+            components.producers, segment, part, producer_id, epoch, first_offset, timestamp_ms, is_emptied=not count
+        )
     else:
         components.producers.add_batch(
             producer_id, epoch, sequence, first_offset, last_offset, timestamp_ms, is_transactional
         )
     if is_transactional:
         components.update_stable()
-
-
-def _end_marker(batch: Buffer) -> EndMarker | None:
-    """The marker of a control batch that was accepted.
-
-    One whose record compaction took away ends nothing."""
-    try:
-        return read_end_marker(batch)
-    except CorruptDataError:
-        return None

@@ -1,13 +1,14 @@
 """Making a log's producer state again from its newest usable snapshot and the batches after it.
 
-Kafka: UnifiedLog.rebuildProducerState, ProducerStateManager.truncateAndReload; `add_marker`:
-ProducerAppendInfo.appendEndTxnMarker.
+Kafka: UnifiedLog.rebuildProducerState, ProducerStateManager.truncateAndReload; `add_control_batch`:
+ProducerAppendInfo.append, appendEndTxnMarker.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 from barnabas.base.errors import CorruptDataError
+from barnabas.base.files import Buffer
 from barnabas.log.names import TXN_INDEX, file_name
 from barnabas.log.producer_snapshots import ProducerSnapshots
 from barnabas.log.producer_state import ProducerState, decode_snapshot
@@ -18,7 +19,7 @@ from barnabas.log.segment.transaction_index import AbortedTransaction
 from barnabas.wire.kafka.records.batch_header import CONTROL, HEADER_BYTES, TRANSACTIONAL, BatchHeader, read_header
 from barnabas.wire.kafka.records.control import EndMarker, read_end_marker
 
-__all__ = ["add_marker", "load_producers", "rebuild_transaction_indexes"]
+__all__ = ["add_control_batch", "load_producers", "rebuild_transaction_indexes"]
 
 _MOST_HEADERS = 500
 """How many batch headers of a log are read at a start, at most, to confirm its transaction
@@ -26,23 +27,35 @@ indexes: a few milliseconds."""
 
 
 def load_producers(
-    folder: Folder, producers: ProducerState, snapshots: ProducerSnapshots, segments: Segments, end_offset: int
+    folder: Folder,
+    producers: ProducerState,
+    snapshots: ProducerSnapshots,
+    segments: Segments,
+    end_offset: int,
+    believed_offset: int | None = None,
 ) -> bool:
     """Bring ``producers`` to the state at the end of the log.
 
     Returns whether batches had to be read for it. Snapshots past the end, below the first segment,
-    and corrupt ones are removed. Transaction indexes of the segments that are read again are made
-    again with them. Raises `OSError`.
+    and corrupt ones are removed, and so are those past ``believed_offset``. Transaction indexes of
+    the segments that are read again are made again with them. Raises `OSError`.
+
+    After a crash the recovery point is the last offset to believe. Snapshots and transaction
+    indexes behind it were not synced: one may be there and the other not, and without its index
+    aborted records are shown. Apache's brokers recover the segments there with their producers.
 
     The state begins with the first segment, not with the log start offset: DeleteRecords hides
     records and keeps their batches until their segment goes. A retry of such a batch is answered as
     before a restart, not appended once more. Apache's brokers begin at the log start offset.
     """
-    start = _load_snapshot(folder, producers, snapshots, segments.start_offset, end_offset)
+    most = end_offset if believed_offset is None else max(segments.start_offset, min(believed_offset, end_offset))
+    start = _load_snapshot(folder, producers, snapshots, segments.start_offset, most)
     if start >= end_offset:
         return False
     for at, segment in enumerate(segments):
         if segments.end_of(at, end_offset) > start and segment.size:
+            if at + 2 >= len(segments):
+                snapshots.take(producers, segment.base_offset)  # a truncation may need the last two
             _replay(producers, segment, start)
     return True
 
@@ -177,23 +190,46 @@ def _replay_batch(producers: ProducerState, segment: Segment, position: int, hea
             bool(header.attributes & TRANSACTIONAL),
         )
         return
+    add_control_batch(
+        producers,
+        segment,
+        segment.file.read_at(position, header.size_bytes),
+        header.producer_id,
+        header.producer_epoch,
+        header.base_offset,
+        header.max_timestamp,
+        is_emptied=not header.record_count,
+    )
+
+
+def add_control_batch(
+    producers: ProducerState,
+    segment: Segment,
+    batch: Buffer,
+    producer_id: int,
+    epoch: int,
+    offset: int,
+    timestamp_ms: int,
+    *,
+    is_emptied: bool,
+) -> None:
+    """Take a control batch that stands at an offset into the producer state.
+
+    With a marker that aborts a transaction, it goes into the segment's index of them, too. Raises
+    `OSError`.
+    """
+    if is_emptied:
+        producers.add_emptied_marker(producer_id, epoch, timestamp_ms)
+        return
     try:
-        marker = read_end_marker(segment.file.read_at(position, header.size_bytes))
+        marker = read_end_marker(batch)
     except CorruptDataError:
-        return  # compaction took its record away: no transaction ends here
+        return  # another broker has accepted it; it ends nothing
     if marker is not None:
-        add_marker(
-            producers,
-            segment,
-            header.producer_id,
-            header.producer_epoch,
-            marker,
-            header.base_offset,
-            header.max_timestamp,
-        )
+        _add_marker(producers, segment, producer_id, epoch, marker, offset, timestamp_ms)
 
 
-def add_marker(
+def _add_marker(
     producers: ProducerState,
     segment: Segment,
     producer_id: int,
@@ -202,11 +238,6 @@ def add_marker(
     offset: int,
     timestamp_ms: int,
 ) -> None:
-    """Take the marker at an offset into the producer state and, if it aborts a transaction, into
-    the segment's index of them.
-
-    Raises `OSError`.
-    """
     completed = producers.add_marker(
         producer_id, epoch, marker.coordinator_epoch, offset, timestamp_ms, marker.is_abort
     )

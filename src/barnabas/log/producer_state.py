@@ -361,12 +361,7 @@ class ProducerState:
         when the transaction index has it.
         """
         self._verifications.pop(producer_id, None)
-        entry = self.entries.get(producer_id)
-        if entry is None:
-            entry = self.entries[producer_id] = ProducerEntry(producer_id, epoch)
-        elif entry.epoch != epoch:
-            entry.epoch = epoch
-            entry.batches.clear()
+        entry = self._entry_in(producer_id, epoch)
         first_offset = entry.transaction_first_offset
         entry.transaction_first_offset = _NO_OFFSET
         entry.coordinator_epoch = coordinator_epoch
@@ -374,6 +369,24 @@ class ProducerState:
         if first_offset < 0:
             return None
         return CompletedTransaction(producer_id, first_offset, offset, is_abort)
+
+    def add_emptied_marker(self, producer_id: int, epoch: int, timestamp_ms: int) -> None:
+        """The log has a marker without its record, which compaction has removed.
+
+        It stays because its epoch fences earlier ones. It ends nothing: its transaction
+        has no records any more.
+        """
+        self._entry_in(producer_id, epoch).timestamp_ms = timestamp_ms
+
+    def _entry_in(self, producer_id: int, epoch: int) -> ProducerEntry:
+        """A producer's state, which is in this epoch from now on."""
+        entry = self.entries.get(producer_id)
+        if entry is None:
+            entry = self.entries[producer_id] = ProducerEntry(producer_id, epoch)
+        elif entry.epoch != epoch:
+            entry.epoch = epoch
+            entry.batches.clear()
+        return entry
 
     def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
         """Where the last stable offset lies once a transaction is complete: the next open

@@ -269,7 +269,8 @@ def _load_producers(
     checkpointed: Checkpointed,
 ) -> ProducerState:
     producers = ProducerState()
-    has_replayed = load_producers(folder, producers, snapshots, segments, bounds.log_end_offset)
+    believed_offset = None if checkpointed.was_clean else checkpointed.recovery_point
+    has_replayed = load_producers(folder, producers, snapshots, segments, bounds.log_end_offset, believed_offset)
     producers.remove_expired(now_ms, checkpointed.producer_expiration_ms)
     producers.high_watermark_moved(checkpointed.high_watermark)
     _remove_stray_snapshots(snapshots, segments)

@@ -41,11 +41,15 @@ def build_end_marker(
 
 
 def read_end_marker(buffer: Buffer, offset: int = 0) -> EndMarker | None:
-    """The marker of a control batch; None for control records of other kinds.
+    """The marker of a control batch.
 
-    Raises `CorruptDataError`."""
+    None for control records of other kinds, and where compaction has removed the marker: a
+    producer's last batch stays as a header. Raises `CorruptDataError`.
+    """
     record = next(read_records(buffer, offset), None)
-    if record is None or record.key is None or len(record.key) < _MARKER_KEY.size:
+    if record is None:
+        return None
+    if record.key is None or len(record.key) < _MARKER_KEY.size:
         raise CorruptDataError("a control batch without a control record")
     _, kind = _MARKER_KEY.unpack_from(record.key)
     if kind not in (0, 1):
