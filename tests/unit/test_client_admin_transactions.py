@@ -69,7 +69,7 @@ def test_an_open_transaction_is_listed_and_described_until_it_ends(admin: Admin,
     assert admin.describe_transactions(["till"])["till"].partitions == []
 
 
-def test_transactions_are_listed_by_producer_and_duration(admin: Admin, opened: Open) -> None:
+def test_transactions_are_listed_by_producer_duration_and_pattern(admin: Admin, opened: Open) -> None:
     """A filter that none passes leaves an empty list."""
     opened("kitchen", "dishes")
     opened("bar", "drinks")
@@ -77,6 +77,10 @@ def test_transactions_are_listed_by_producer_and_duration(admin: Admin, opened: 
     assert admin.list_transactions(producer_ids=[kitchen.producer_id]) == [kitchen]
     assert isinstance(kitchen, TransactionListing)
     assert admin.list_transactions(duration_ms=3_600_000) == []
+    assert admin.list_transactions(transactional_id_pattern="kit.h(en)+") == [kitchen]
+    with pytest.raises(RefusedError) as raised:
+        admin.list_transactions(transactional_id_pattern="(kitchen")
+    assert raised.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
 def test_a_transactional_id_that_is_not_known_is_refused(admin: Admin) -> None:

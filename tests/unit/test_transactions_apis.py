@@ -318,6 +318,23 @@ def test_transactions_are_listed_by_duration(listed: Ask) -> None:
     assert listed(duration_filter=1_000, state_filters=["Ongoing"]) == []
 
 
+def test_transactions_are_listed_by_a_pattern_of_the_whole_id(listed: Ask) -> None:
+    """Beside the other filters; no pattern, or an empty one, lets all through."""
+    assert listed(2, transactional_id_pattern="e.*") == ["empty", "ended"]
+    assert listed(2, transactional_id_pattern="e") == []
+    assert listed(2, transactional_id_pattern=".*(en|x).*", state_filters=["Ongoing"]) == ["open"]
+    assert listed(2) == listed(2, transactional_id_pattern="") == ["empty", "ended", "open"]
+
+
+@pytest.mark.parametrize("pattern", ["(a", r"(a)\1", "a{1001}", "a" * 1_001, "((a{100}){100}){100}"])
+def test_a_wrong_or_hostile_pattern_is_refused(broker: Served, listed: Ask, pattern: str) -> None:
+    """Nothing is listed."""
+    assert listed()
+    answer = broker.client.ask(ListTransactionsRequest(transactional_id_pattern=pattern), 2)
+    assert answer.error_code == E.INVALID_REGULAR_EXPRESSION
+    assert answer.transaction_states == []
+
+
 def test_transactions_are_not_listed_while_some_are_loaded(broker: Served) -> None:
     """An incomplete list would mislead."""
     broker.load(leader=1, epoch=1, replicas=(0, 1))

@@ -1,10 +1,11 @@
-"""ListTransactions (key 66), versions 0 to 1.
+"""ListTransactions (key 66), versions 0 to 2.
 
 The transactional ids that this broker coordinates (KIP-664), by state and by producer id.
 
 - 1: transactions that began longer ago than a duration (KIP-994).
+- 2: ids that match a regular expression of RE2, as a whole (KIP-1152).
 
-Errors: COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
+Errors: COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, INVALID_REGULAR_EXPRESSION.
 """
 
 from collections.abc import Callable
@@ -40,7 +41,7 @@ def _list(parts: Parts, request: Request) -> Task[None]:
 API = ApiHandler(
     ApiKey.LIST_TRANSACTIONS,
     0,
-    1,
+    2,
     handle,
     lambda services: Parts(services.runner, services.clock.wall_ms, services.transactions),
 )

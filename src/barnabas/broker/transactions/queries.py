@@ -8,6 +8,7 @@ In Kafka: `handleDescribeTransactions` and `handleListTransactions` of
 
 from collections.abc import Sequence
 
+from barnabas.base.re2 import Re2Error, Re2Pattern
 from barnabas.base.tasks import Task
 from barnabas.broker.transactions.coordinator import TransactionCoordinator
 from barnabas.broker.transactions.states import TransactionState, state_of_text
@@ -60,10 +61,18 @@ def list_transactions(
             ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if coordinator.is_active else ErrorCode.COORDINATOR_NOT_AVAILABLE
         )
         return response
+    try:
+        pattern = Re2Pattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
+    except Re2Error:
+        return ListTransactionsResponse(
+            error_code=ErrorCode.INVALID_REGULAR_EXPRESSION, unknown_state_filters=[], transaction_states=[]
+        )
     producer_ids = set(request.producer_id_filters)
     listed = response.transaction_states
     for transaction in coordinator.transactions():
         yield None
+        if pattern is not None and not (yield from pattern.matches(transaction.transactional_id)):
+            continue
         if (
             transaction.pending is not TransactionState.DEAD
             and (not producer_ids or transaction.producer_id in producer_ids)

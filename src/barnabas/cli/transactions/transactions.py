@@ -89,7 +89,9 @@ def _parser() -> ToolParser:
         "--duration-filter", type=int, metavar="MS", help="only those with a transaction open longer than this"
     )
     listing.add_argument(
-        "--transactional-id-pattern", metavar="REGEX", help="only ids that match a pattern (brokers of 4.1 or newer)"
+        "--transactional-id-pattern",
+        metavar="REGEX",
+        help="only ids that match a pattern of RE2 (Apache Kafka: 4.1 or newer)",
     )
     describe = add("describe", "describe a transactional id", _describe)
     describe.add_argument("--transactional-id", required=True, metavar="ID", help="the transactional id")
