@@ -20,6 +20,7 @@ from barnabas.testing import VirtualCluster, simulate
 from barnabas.testing.simulation.feature_updates import feature_update
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.end_txn import EndTxnRequest
+from simulation.scenarios.transaction_admin import CHORES
 from simulation.scenarios.transaction_scenario import (
     TRANSACTION_FAULTS,
     TransactionPlan,
@@ -59,6 +60,15 @@ def test_late_ends_of_version_2_are_refused_under_load() -> None:
     assert result.counts["late ends refused"] > result.counts["transactions committed"] / 4
 
 
+def test_compaction_and_deletion_leave_transactions_whole() -> None:
+    """Originals are compacted and copies deleted meanwhile, and replicas move."""
+    plan = TransactionPlan(2, 1, 2, 15.0, (), 2.0, mean_pause_s=0.15, brokers=4, chores=CHORES, is_compacted=True)
+    result = run_transaction_seed(1, plan=plan)
+    assert not result.violations, "\n".join(result.violations)
+    for name in ("values compacted", "values deleted", *(f"admin: {chore}" for chore in CHORES)):
+        assert result.counts.get(name), f"no {name}: {result.counts}"
+
+
 def test_the_same_seed_gives_the_same_transactions_byte_for_byte() -> None:
     """Here and in another process with other hashes: every event at its microsecond."""
     seeds = (4, 6)
@@ -80,6 +90,9 @@ def test_plans_of_transactions_are_varied() -> None:
     assert {plan.producers for plan in plans} == {1, 2, 3}
     assert {plan.levels for plan in plans} == {(0,), (2,), (0, 2), (1, 2)}
     assert {plan.repeated_share > 0 for plan in plans} == {True, False}
+    assert {plan.brokers for plan in plans} == {3, 4}
+    assert {plan.is_compacted for plan in plans} == {True, False}
+    assert {chore for plan in plans for chore in plan.chores} == set(CHORES)
     assert {name for plan in plans for name in plan.faults} == set(TRANSACTION_FAULTS)
 
 

@@ -138,6 +138,20 @@ def keep_the_epoch_in_version_2() -> None:
     rewrite(TransactionMetadata, "prepare_end", "if version < TRANSACTION_V2:", "if True:")
 
 
+def discard_markers_of_records_that_stay() -> None:
+    """Compaction drops every end marker when its time has come."""
+    from barnabas.log.compaction.cleaned_transactions import CleanedTransactions
+
+    patch(CleanedTransactions, "_can_discard_marker", lambda self, batch, header: True)
+
+
+def keep_aborted_records_in_compaction() -> None:
+    """Compaction keeps the records of aborted transactions, and drops what says that they are."""
+    from barnabas.log.compaction.cleaned_transactions import CleanedTransactions
+
+    rewrite(CleanedTransactions, "can_discard", "ongoing.seen = True", "return False")
+
+
 _COORDINATORS_FAIL = ("coordinator", "kill", "leader")
 
 TRANSACTION_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
@@ -156,8 +170,11 @@ TRANSACTION_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
     forget_aborted_transactions_in_fetch: (),
     drop_offsets_at_the_commit: (),
     keep_the_epoch_in_version_2: (),
+    discard_markers_of_records_that_stay: (),
+    keep_aborted_records_in_compaction: (),
 }
 _OF_VERSION_2 = {keep_the_epoch_in_version_2}
+_OF_COMPACTION = {discard_markers_of_records_that_stay, keep_aborted_records_in_compaction}
 _NEED_MANY_LATE_REQUESTS = {take_a_late_batch_into_a_transaction}
 """Noticed only by a batch whose first attempt failed, and that comes again after its transaction
 has ended. Few of the requests that come again are of this kind."""
@@ -168,7 +185,7 @@ def plan_for(mutant: Callable[[], None]) -> TransactionPlan:
     needs_many = mutant in _NEED_MANY_LATE_REQUESTS
     return TransactionPlan(
         producers=2,
-        copiers=2,
+        copiers=0 if mutant in _OF_COMPACTION else 2,
         partitions=2,
         duration_s=20.0,
         faults=TRANSACTION_MUTANTS[mutant],
@@ -176,6 +193,7 @@ def plan_for(mutant: Callable[[], None]) -> TransactionPlan:
         mean_pause_s=0.15,
         repeated_share=0.9 if needs_many else 0.3,
         levels=(2,) if mutant in _OF_VERSION_2 else (0,),
+        is_compacted=mutant in _OF_COMPACTION,
     )
 
 

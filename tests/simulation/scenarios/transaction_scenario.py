@@ -3,8 +3,9 @@ end, the checks.
 
 Producers send transactions to the topic ``original``; copiers consume, copy and produce to ``copy``
 with their offsets in the transaction. Requests come late and again. Brokers and the coordinators of
-transactions are killed, paused, cut off and moved; no fault takes the data of a disk. Afterwards
-`transaction_facts` and `transaction_checks` say what must hold.
+transactions are killed, paused, cut off and moved; no fault takes the data of a disk. Replicas move
+to other brokers and log dirs, records are deleted and compacted. Afterwards `transaction_facts` and
+`transaction_checks` say what must hold.
 """
 
 import asyncio
@@ -24,13 +25,14 @@ from simulation.scenarios.fault_injector import FaultInjector
 from simulation.scenarios.faults import FAULTS, hit
 from simulation.scenarios.plan import TopicPlan
 from simulation.scenarios.runs import Result, inject_faults, run_scenario
+from simulation.scenarios.transaction_admin import CHORES, TransactionAdministrator
 from simulation.scenarios.transaction_checks import check_bounds, check_markers, partitions_held_back
-from simulation.scenarios.transaction_facts import TransactionFacts
+from simulation.scenarios.transaction_facts import Seen, TransactionFacts, content_of
 from simulation.scenarios.transactional_producers import TransactionalCopier, TransactionalProducer
 
 __all__ = ["TRANSACTION_FAULTS", "TransactionPlan", "run_transaction_seed", "transaction_plan_of"]
 
-_BROKERS = 3
+_REPLICAS = 3
 _ORIGINAL, _COPY = "original", "copy"
 _STATE_TOPIC = "__transaction_state"
 _GROUP = "copiers"
@@ -41,6 +43,8 @@ _LOOK_S = 0.5
 _POLL_S = 0.5
 _CALM_EVERY = 5
 _MOST_FAULTS = 4
+_COMPACTED_SHARE = 0.25
+_TWO_LOG_DIRS = ("/logs", "/logs2")
 _SETTINGS = {
     "offsets.topic.replication.factor": "3",
     "offsets.topic.num.partitions": "2",
@@ -49,6 +53,14 @@ _SETTINGS = {
     "transaction.state.log.min.isr": "2",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     "min.insync.replicas": "2",
+    "log.cleaner.backoff.ms": "1000",
+}
+_COMPACTED = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0.01",
+    "delete.retention.ms": "500",
+    "file.delete.delay.ms": "1000",
+    "segment.bytes": "2048",
 }
 _READING = {
     "key.deserializer": "bytes",
@@ -93,6 +105,12 @@ class TransactionPlan:
     repeated_share: float = 0.1
     levels: tuple[int, ...] = (0,)
     """The levels of ``transaction.version``, one after the other; each is raised under load."""
+    brokers: int = _REPLICAS
+    chores: tuple[str, ...] = ()
+    """What an administrator does meanwhile."""
+    mean_chore_gap_s: float = 1.0
+    is_compacted: bool = False
+    """Whether the topic of the originals is."""
 
 
 def transaction_plan_of(seed: int) -> TransactionPlan:
@@ -109,6 +127,9 @@ def transaction_plan_of(seed: int) -> TransactionPlan:
         mean_fault_gap_s=rng.choice((2.0, 4.0)),
         repeated_share=rng.choice((0.0, 0.1, 0.3)),
         levels=rng.choice(((0,), (0,), (2,), (2,), (0, 2), (1, 2))),
+        brokers=_REPLICAS + rng.choice((0, 0, 1)),
+        chores=tuple(sorted(rng.sample(CHORES, rng.choice((0, 0, 1, 2, len(CHORES)))))),
+        is_compacted=rng.random() < _COMPACTED_SHARE,
     )
 
 
@@ -166,14 +187,20 @@ class TransactionScenario:
         self._workers: list[TransactionalProducer | TransactionalCopier] = []
         self._readers: list[TransactionReader] = []
         simulation.broker_settings.update(_SETTINGS)
+        self._log_dirs = _TWO_LOG_DIRS if "move dir" in plan.chores else _TWO_LOG_DIRS[:1]
+        simulation.broker_settings["log.dirs"] = ",".join(self._log_dirs)
         self._history.true_leader = self._view.leader
         self._partitions = [TopicPartition(topic, n) for topic in (_ORIGINAL, _COPY) for n in range(plan.partitions)]
+        if plan.is_compacted:
+            self._facts.compacted.add(_ORIGINAL)
+        for each in self._partitions:
+            self._history.partition(each).is_compacted = each.topic in self._facts.compacted
 
     async def run(self) -> None:
         """From the first start to the checks."""
         simulation = self._simulation
         simulation.start_coordination()
-        for broker_id in range(_BROKERS):
+        for broker_id in range(self._plan.brokers):
             simulation.start_broker(broker_id)
         await simulation.until(self._all_serve, _START_TIMEOUT_S, "the cluster starts")
         watching = simulation.loop.create_task(self._watch())
@@ -191,7 +218,7 @@ class TransactionScenario:
         return all(machine.is_serving for machine in machines)
 
     def _client(self, name: str) -> ClusterClient:
-        return ClusterClient(self._simulation, name, range(_BROKERS))
+        return ClusterClient(self._simulation, name, range(self._plan.brokers))
 
     async def _watch(self) -> None:
         while True:
@@ -203,8 +230,26 @@ class TransactionScenario:
         admin = self._client("admin")
         await admin.spawn(set_feature_level(admin, self._view, TRANSACTION_VERSION, plan.levels[0]))
         for topic in (_ORIGINAL, _COPY):
-            await admin.spawn(create_simulated_topic(admin, topic, TopicPlan(plan.partitions), _BROKERS))
+            topic_plan = TopicPlan(plan.partitions, _COMPACTED if topic in facts.compacted else {})
+            await admin.spawn(create_simulated_topic(admin, topic, topic_plan, _REPLICAS))
         self._readers.append(TransactionReader(self._client("reader"), facts, self._partitions))
+        self._start_workers()
+        administrator = self._administrate() if plan.chores else None
+        faults = self._simulation.loop.create_task(
+            inject_faults(self._injector, TRANSACTION_FAULTS, plan.faults, plan.mean_fault_gap_s, self.fault_counts)
+        )
+        for level in plan.levels:
+            await admin.spawn(set_feature_level(admin, self._view, TRANSACTION_VERSION, level))
+            await asyncio.sleep(plan.duration_s / len(plan.levels))
+        self._injector.is_over = True
+        for task in (faults,) if administrator is None else (faults, administrator.task):
+            task.cancel()
+            await asyncio.wait([task])
+            if not task.cancelled():
+                task.result()
+
+    def _start_workers(self) -> None:
+        plan, facts = self._plan, self._facts
         originals = [each for each in self._partitions if each.topic == _ORIGINAL]
         for number in range(plan.producers):
             name = f"producer-{number}"
@@ -232,17 +277,29 @@ class TransactionScenario:
                     repeated_share=plan.repeated_share,
                 )
             )
-        faults = self._simulation.loop.create_task(
-            inject_faults(self._injector, TRANSACTION_FAULTS, plan.faults, plan.mean_fault_gap_s, self.fault_counts)
+
+    def _administrate(self) -> TransactionAdministrator:
+        return TransactionAdministrator(
+            self._client("administrator"),
+            self._view,
+            self._facts,
+            self._deletable,
+            chores=self._plan.chores,
+            deleting=[each for each in self._partitions if each.topic not in self._facts.compacted],
+            log_dirs=self._log_dirs,
+            mean_pause_s=self._plan.mean_chore_gap_s,
         )
-        for level in plan.levels:
-            await admin.spawn(set_feature_level(admin, self._view, TRANSACTION_VERSION, level))
-            await asyncio.sleep(plan.duration_s / len(plan.levels))
-        self._injector.is_over = True
-        faults.cancel()
-        await asyncio.wait([faults])
-        if not faults.cancelled():
-            faults.result()
+
+    def _deletable(self, topic_partition: TopicPartition) -> int:
+        """Where the records end that the reader has seen; those to be copied, with their copies."""
+        reader, upto = self._readers[0], 0
+        needs_copies = topic_partition.topic == _ORIGINAL and self._plan.copiers
+        copied = {content_of(copy) for copy in _values(reader.seen, _COPY)} if needs_copies else set()
+        for offset, value in sorted(reader.seen[topic_partition].items()):
+            if needs_copies and value not in copied:
+                break
+            upto = offset + 1
+        return upto
 
     async def _end(self) -> None:
         simulation = self._simulation
@@ -260,6 +317,7 @@ class TransactionScenario:
         await self._all_stable()
         last = TransactionReader(self._client("last-reader"), self._facts, self._partitions)
         self._readers.append(last)
+        await simulation.until(self._all_in_sync, _HEAL_TIMEOUT_S, "all replicas are in sync")
         await simulation.until(last.has_reached_end, _CAUGHT_UP_S, "a new reader reads all")
         for reader in self._readers:
             reader.is_stopping = True
@@ -271,6 +329,11 @@ class TransactionScenario:
                 work.task.result()
         if not self._history.violations:
             self._check(last)
+
+    def _all_in_sync(self) -> bool:
+        """Whether no replica is behind, also of those that are on their way to other brokers."""
+        states = [(self._view.state(each), self._view.replicas(each)) for each in self._view.partitions()]
+        return all(state is not None and set(state.leader_and_isr.isr) == set(replicas) for state, replicas in states)
 
     async def _stop(self, workers: "list[TransactionalProducer] | list[TransactionalCopier]") -> None:
         for worker in workers:
@@ -291,30 +354,27 @@ class TransactionScenario:
 
     def _is_copied(self) -> bool:
         """Whether every value that the reader has seen of the originals is among the copies that it
-        has seen."""
-        reader = self._readers[0]
+        has seen; but for those that compaction may have taken."""
+        reader, facts = self._readers[0], self._facts
         if not reader.has_reached_end():
             return False
-        count = {
-            topic: sum(len(seen) for each, seen in reader.seen.items() if each.topic == topic)
-            for topic in (_ORIGINAL, _COPY)
-        }
-        return count[_COPY] >= count[_ORIGINAL]
+        copied = {content_of(copy) for copy in _values(reader.seen, _COPY)}
+        return all(value in copied or facts.is_gone(value, reader.seen) for value in _values(reader.seen, _ORIGINAL))
 
     def _check(self, last: TransactionReader) -> None:
-        self._facts.check_all({each: seen.values() for each, seen in last.seen.items()})
-        for reader in self._readers:
-            for topic_partition, seen in reader.seen.items():
-                if seen != last.seen[topic_partition]:
-                    self._history.violation(f"{topic_partition}: two readers at read_committed saw different records")
+        facts, first = self._facts, self._readers[0].seen
+        seen = {each: {**first[each], **last.seen[each]} for each in self._partitions}
+        facts.check_all(seen)
+        for topic_partition in self._partitions:
+            facts.check_last(topic_partition, first[topic_partition], last.seen[topic_partition])
         if self._plan.copiers:
-            originals, copies = (
-                [value for each, seen in last.seen.items() if each.topic == topic for value in seen.values()]
-                for topic in (_ORIGINAL, _COPY)
-            )
-            self._facts.check_copies(originals, copies)
+            facts.check_copies(seen, _values(last.seen, _ORIGINAL), _values(seen, _COPY))
         if not self._plan.faults and self._history.counts.get("transactions committed", 0) < 5:
             self._history.violation("the run was vacuous")
+
+
+def _values(seen: Seen, topic: str) -> list[bytes]:
+    return [value for each, values in seen.items() if each.topic == topic for value in values.values()]
 
 
 def _never(_: Machine) -> None:

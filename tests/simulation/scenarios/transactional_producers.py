@@ -8,6 +8,7 @@ beside their successor as zombies, which must be fenced.
 import asyncio
 import contextlib
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from barnabas.base.ids import TopicPartition
@@ -17,7 +18,7 @@ from barnabas.testing.virtual.producer import VirtualProducer
 from barnabas.wire.kafka.errors import ErrorCode
 from simulation.scenarios.clients import ClusterClient
 from simulation.scenarios.repeated_requests import RepeatedRequests
-from simulation.scenarios.transaction_facts import Outcome, SentTransaction, TransactionFacts
+from simulation.scenarios.transaction_facts import Outcome, SentTransaction, TransactionFacts, key_of
 
 __all__ = ["TransactionalCopier", "TransactionalProducer"]
 
@@ -165,6 +166,17 @@ class _Transactional:
         """Send what belongs into a transaction; whether there was something."""
         raise NotImplementedError
 
+    async def _send(
+        self,
+        producer: VirtualProducer[Any, Any],
+        transaction: SentTransaction,
+        topic_partition: TopicPartition,
+        content: str,
+    ) -> None:
+        value = self._facts.send(transaction, topic_partition, content)
+        sent = await producer.submit(topic_partition.topic, value, key_of(value), partition=topic_partition.partition)
+        sent.add_done_callback(partial(self._facts.delivered, value))
+
 
 class TransactionalProducer(_Transactional):
     """Sends values of its own to several partitions."""
@@ -186,8 +198,7 @@ class TransactionalProducer(_Transactional):
         rng = self._rng
         for topic_partition in rng.sample(self._partitions, rng.randint(1, len(self._partitions))):
             for number in range(rng.choice((1, 1, 2, 7))):
-                value = self._facts.send(transaction, topic_partition, str(number))
-                await producer.submit(topic_partition.topic, value, partition=topic_partition.partition)
+                await self._send(producer, transaction, topic_partition, str(number))
             if rng.random() < 0.3:
                 await asyncio.sleep(rng.random())
         return True
@@ -251,8 +262,7 @@ class TransactionalCopier(_Transactional):
         offsets: dict[TopicPartition, int] = {}
         for record in records:
             target = TopicPartition(self._target, record.partition)
-            value = self._facts.send(transaction, target, (record.value or b"").decode())
-            await producer.submit(target.topic, value, partition=target.partition)
+            await self._send(producer, transaction, target, (record.value or b"").decode())
             offsets[TopicPartition(record.topic, record.partition)] = record.offset + 1
         await producer.send_offsets_to_transaction(offsets, group, _CALL_S)
         return True
