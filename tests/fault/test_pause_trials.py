@@ -182,7 +182,7 @@ def test_zombies_lose_and_double_nothing_and_leave_equal_logs(tmp_path: Path, re
         record_property("acks=1 by zombies: acknowledged, lost", [len(stale.acks_one), len(stale.acks_one - {*kept})])
         record_property("acks=all to zombies: acknowledged, refused", [len(stale.acks_all), stale.refused])
         assert load.failed == []
-        assert_exactly_once_in_order(load, [record for record in records if record[2] < STALE])
+        assert_exactly_once_in_order(load, [record for record in records if record[2] < STALE], tmp_path)
         assert stale.acks_all <= set(kept)
         assert len(kept) == len(set(kept))
         reader.finish(records)

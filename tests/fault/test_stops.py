@@ -44,4 +44,4 @@ def test_all_brokers_stop_soon_together_and_serve_everything_after_the_next_star
         load.goes_on(1000, "the load goes on")
         load.finish()
         assert load.failed == []
-        assert_exactly_once_in_order(load, read_all(cluster.bootstrap, "trial"))
+        assert_exactly_once_in_order(load, read_all(cluster.bootstrap, "trial"), tmp_path)

@@ -181,7 +181,7 @@ def test_a_cluster_moves_to_ours_and_back_and_no_client_notices(tmp_path: Path, 
                 member.finish()
                 assert done
         assert (load.failed, java_load.failed) == ([], [])
-        assert_exactly_once_in_order(load, stored["orders"])
+        assert_exactly_once_in_order(load, stored["orders"], tmp_path)
         assert {number: (partition, offset) for partition, offset, number in stored["java"]} == java_load.acknowledged
         assert len(java_load.acknowledged) == len(stored["java"])
         for member in members:

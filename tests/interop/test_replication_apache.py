@@ -58,7 +58,7 @@ def test_replicas_of_both_kinds_survive_each_others_kills_with_equal_bytes(tmp_p
                 eventually(lambda member=member: len(member.records) >= len(stored), timeout_s=120)
                 member.finish()
         assert load.failed == []
-        assert_exactly_once_in_order(load, stored)
+        assert_exactly_once_in_order(load, stored, tmp_path)
         for member in members:
             assert_each_once_in_order(member, stored)
         cluster.await_equal_logs("mixed", PARTITIONS)

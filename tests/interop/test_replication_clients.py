@@ -67,7 +67,9 @@ def producer(cluster: Cluster, **settings: object) -> Producer:
     )
 
 
-def test_leaders_that_stop_and_come_back_cost_no_record_and_end_with_equal_bytes(cluster: Cluster) -> None:
+def test_leaders_that_stop_and_come_back_cost_no_record_and_end_with_equal_bytes(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     """Every broker is stopped once under an idempotent load; each rejoins before the next goes."""
     cluster.create_topic("trial", PARTITIONS, 3)
     load = Load(cluster.bootstrap_servers, "trial")
@@ -90,7 +92,7 @@ def test_leaders_that_stop_and_come_back_cost_no_record_and_end_with_equal_bytes
         )
     load.finish()
     assert load.failed == []
-    assert_exactly_once_in_order(load, read_all(cluster.bootstrap_servers, "trial"))
+    assert_exactly_once_in_order(load, read_all(cluster.bootstrap_servers, "trial"), cluster.data_dir, tmp_path)
     for partition in range(PARTITIONS):
         eventually(
             lambda partition=partition: (

@@ -1,15 +1,20 @@
 """A load whose every acknowledgement is remembered, and what stands in the topic afterwards."""
 
+import logging
 import threading
 import time
-from collections import Counter
+import warnings
+from collections import Counter, deque
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
+from support.record_copies import RAISED_EPOCH, batches_near, by_kind, copies_of, described, keep_logs
 from support.waiting import eventually
 
 PARTITIONS = 3
+_KEPT_LINES = 1000
 _POSITION_LOST = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION)
 
 
@@ -25,9 +30,11 @@ class Load:
 
     def __post_init__(self) -> None:
         self._stop = threading.Event()
+        self.client_log: deque[str] = deque(maxlen=_KEPT_LINES)
+        """The client's last lines about its producer id, its epoch and the order of its batches."""
         settings = {"acks": "all", "enable.idempotence": True, "linger.ms": 2, "message.timeout.ms": 120_000}
-        settings |= {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "log_level": 0}
-        self._producer = Producer({"bootstrap.servers": self.bootstrap, **settings})
+        settings |= {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "debug": "eos"}
+        self._producer = Producer({"bootstrap.servers": self.bootstrap, **settings}, logger=_logger(self.client_log))
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -125,15 +132,56 @@ class Reader:
             assert seen == sorted((offset, number) for index, offset, number in records if index == partition)
 
 
-def assert_exactly_once_in_order(load: Load, records: list[tuple[int, int, int]]) -> None:
-    """Each acknowledged number is there, none twice, those of one key in the order
-    of their sending."""
-    numbers = [number for _, _, number in records]
+def assert_exactly_once_in_order(
+    load: Load, records: list[tuple[int, int, int]], directory: Path, kept: Path | None = None
+) -> None:
+    """Each acknowledged number is there, none twice, those of one key in the order of their
+    sending.
+
+    The brokers' log dirs are below ``directory``. Records that the client has sent again in an
+    epoch that it has raised itself are its own fault: they are reported in a warning, and count
+    once. Other copies fail, with the batches around them; the logs are then copied below ``kept``,
+    if they do not outlive the cluster.
+    """
     assert load.acknowledged
-    assert load.acknowledged - set(numbers) == set()
-    doubled = {number for number, times in Counter(numbers).items() if times > 1}
-    assert [each for each in sorted(records) if each[2] in doubled][:20] == []
+    missing = load.acknowledged - {number for _, _, number in records}
+    assert not missing, f"{len(missing)} acknowledged records are missing, such as {sorted(missing)[:20]}"
+    once = _without_copies_by_the_client(load, sorted(records), directory, kept)
     by_key: dict[int, int] = {}
-    for _, _, number in sorted(records):
+    for _, _, number in once:
         assert by_key.get(number % 101, -1) < number, "records of one key changed their order"
         by_key[number % 101] = number
+
+
+def _without_copies_by_the_client(
+    load: Load, records: list[tuple[int, int, int]], directory: Path, kept: Path | None
+) -> list[tuple[int, int, int]]:
+    times = Counter(number for _, _, number in records)
+    doubled = {number for number, count in times.items() if count > 1}
+    if not doubled:
+        return records
+    copies = copies_of(doubled, directory, load.topic)
+    kinds = by_kind(copies)
+    lines = [described(kinds), *(line for line in load.client_log if "PID" in line or "DrainBump" in line)]
+    if kinds.keys() - {RAISED_EPOCH} or any(len(found) != times[number] for number, found in copies.items()):
+        logs = directory if kept is None else keep_logs(directory, load.topic, kept)
+        shown = [copy for number in sorted(doubled)[:5] for copy in copies[number]]
+        lines = [*lines, batches_near(shown, directory, load.topic), f"The logs are below {logs}"]
+        raise AssertionError("Records stand twice:\n" + "\n".join(lines))
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")  # reported, no error
+        warnings.warn("The client has sent records twice:\n" + "\n".join(lines), stacklevel=3)
+    first = {number: (found[0].partition, found[0].offset) for number, found in copies.items()}
+    return [each for each in records if first.get(each[2], each[:2]) == each[:2]]
+
+
+def _logger(lines: deque[str]) -> logging.Logger:
+    """A logger by itself that keeps lines."""
+
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(record.getMessage())
+
+    logger = logging.Logger("librdkafka", logging.DEBUG)
+    logger.addHandler(Kept())
+    return logger
