@@ -40,6 +40,7 @@ __all__ = ["ProduceTogether"]
 logger = logging.getLogger(__name__)
 
 _LENGTH = struct.Struct(">i")
+_LENGTH_BYTES = 4
 _MOST_BYTES = 4 << 20
 """Most bytes of a request that is read part by part in one go."""
 
@@ -51,8 +52,8 @@ def _frames(data: memoryview, start: int, stop: int, max_frame_bytes: int) -> li
     """Where a request is, and the whole frames behind it."""
     frames = [(start, stop)]
     end = len(data)
-    while end - stop >= _LENGTH.size and len(frames) < MOST_BATCHES:
-        start = stop + _LENGTH.size
+    while end - stop >= _LENGTH_BYTES and len(frames) < MOST_BATCHES:
+        start = stop + _LENGTH_BYTES
         (size,) = _LENGTH.unpack_from(data, stop)
         stop = start + size
         if not 0 <= size <= max_frame_bytes or stop > end:

@@ -160,31 +160,32 @@ def is_plain_record(data: Buffer) -> bool:
     them. False says nothing.
     """
     size = len(data)
-    head = _head_of_record(size)
-    if head is None:
+    starts = _starts_of_record(size)
+    if starts is None:
         return False
-    at = len(head)
-    if data[:at] != head or data[size - 1]:
-        return False
+    at, head, keyless = starts
     key_size = data[at]
-    at += 1
-    if key_size != 1:
-        if key_size & 0x81:
-            return False
-        at += key_size >> 1
+    if key_size == 1:
+        return keyless is not None and data[: len(keyless)] == keyless and not data[size - 1]
+    if key_size & 0x81 or data[:at] != head or data[size - 1]:
+        return False
+    at += 1 + (key_size >> 1)
     value_size = _value_size(size - 1 - at)
     return value_size is not None and data[at : at + len(value_size)] == value_size
 
 
 @lru_cache(4096)
-def _head_of_record(size: int) -> bytes | None:
+def _starts_of_record(size: int) -> tuple[int, bytes, bytes | None] | None:
     """How a record of this size in bytes begins: its length, no attributes, and deltas of 0.
 
-    None where no record has that size."""
+    Where that ends, the bytes, and those of a record without a key up to its value. None where
+    no record has that size, or none without a key."""
     for width in (1, 2, 3, 4):
         head = varint(size - width) + b"\0\0\0"
-        if len(head) == width + 3 and size > len(head) + 2:
-            return head
+        at = len(head)
+        if at == width + 3 and size > at + 2:
+            value_size = _value_size(size - 1 - at - 1)
+            return at, head, None if value_size is None else head + b"\1" + value_size
     return None
 
 
