@@ -152,6 +152,16 @@ def keep_aborted_records_in_compaction() -> None:
     rewrite(CleanedTransactions, "can_discard", "ongoing.seen = True", "return False")
 
 
+def forget_producers_when_a_log_dir_changes() -> None:
+    """A replica that has moved to another log dir knows neither producers nor open transactions."""
+    from barnabas.log.dirs.moves import Moves
+
+    rewrite(
+        Moves, "promote", "future.holes.adopt(log.holes)",
+        "future.holes.adopt(log.holes); future.producers.reset()",
+    )  # fmt: skip
+
+
 _COORDINATORS_FAIL = ("coordinator", "kill", "leader")
 
 TRANSACTION_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
@@ -172,9 +182,13 @@ TRANSACTION_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
     keep_the_epoch_in_version_2: (),
     discard_markers_of_records_that_stay: (),
     keep_aborted_records_in_compaction: (),
+    forget_producers_when_a_log_dir_changes: (),
 }
 _OF_VERSION_2 = {keep_the_epoch_in_version_2}
 _OF_COMPACTION = {discard_markers_of_records_that_stay, keep_aborted_records_in_compaction}
+_OF_LOG_DIRS = {forget_producers_when_a_log_dir_changes}
+"""Noticed only where the leader's replica moves while a transaction is open: so there are few
+replicas, and they move all the time."""
 _NEED_MANY_LATE_REQUESTS = {take_a_late_batch_into_a_transaction}
 """Noticed only by a batch whose first attempt failed, and that comes again after its transaction
 has ended. Few of the requests that come again are of this kind."""
@@ -183,16 +197,19 @@ has ended. Few of the requests that come again are of this kind."""
 def plan_for(mutant: Callable[[], None]) -> TransactionPlan:
     """A small cluster under the faults that can show the defect."""
     needs_many = mutant in _NEED_MANY_LATE_REQUESTS
+    moves = mutant in _OF_LOG_DIRS
     return TransactionPlan(
         producers=2,
-        copiers=0 if mutant in _OF_COMPACTION else 2,
-        partitions=2,
+        copiers=0 if moves or mutant in _OF_COMPACTION else 2,
+        partitions=1 if moves else 2,
         duration_s=20.0,
         faults=TRANSACTION_MUTANTS[mutant],
         mean_fault_gap_s=0.8 if needs_many else 2.5,
         mean_pause_s=0.15,
         repeated_share=0.9 if needs_many else 0.3,
         levels=(2,) if mutant in _OF_VERSION_2 else (0,),
+        chores=("move dir",) if moves else (),
+        mean_chore_gap_s=0.08,
         is_compacted=mutant in _OF_COMPACTION,
     )
 
