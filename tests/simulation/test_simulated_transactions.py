@@ -88,7 +88,7 @@ def test_plans_of_transactions_are_varied() -> None:
     assert sum(1 for plan in plans if not plan.faults) == 40
     assert {plan.copiers for plan in plans} == {0, 1, 2}
     assert {plan.producers for plan in plans} == {1, 2, 3}
-    assert {plan.levels for plan in plans} == {(0,), (2,), (0, 2), (1, 2)}
+    assert {plan.levels for plan in plans} == {(0,), (2,), (0, 2), (1, 2), (2, 0), (2, 1, 2)}
     assert {plan.repeated_share > 0 for plan in plans} == {True, False}
     assert {plan.brokers for plan in plans} == {3, 4}
     assert {plan.is_compacted for plan in plans} == {True, False}

@@ -43,6 +43,7 @@ _LOOK_S = 0.5
 _POLL_S = 0.5
 _CALM_EVERY = 5
 _MOST_FAULTS = 4
+_LEVELS = ((0,), (0,), (2,), (2,), (0, 2), (1, 2), (2, 0), (2, 1, 2))
 _COMPACTED_SHARE = 0.25
 _TWO_LOG_DIRS = ("/logs", "/logs2")
 _SETTINGS = {
@@ -104,7 +105,7 @@ class TransactionPlan:
     mean_pause_s: float = 0.3
     repeated_share: float = 0.1
     levels: tuple[int, ...] = (0,)
-    """The levels of ``transaction.version``, one after the other; each is raised under load."""
+    """The levels of ``transaction.version``, one after the other; changed under load."""
     brokers: int = _REPLICAS
     chores: tuple[str, ...] = ()
     """What an administrator does meanwhile."""
@@ -126,7 +127,7 @@ def transaction_plan_of(seed: int) -> TransactionPlan:
         faults=faults,
         mean_fault_gap_s=rng.choice((2.0, 4.0)),
         repeated_share=rng.choice((0.0, 0.1, 0.3)),
-        levels=rng.choice(((0,), (0,), (2,), (2,), (0, 2), (1, 2))),
+        levels=rng.choice(_LEVELS),
         brokers=_REPLICAS + rng.choice((0, 0, 1)),
         chores=tuple(sorted(rng.sample(CHORES, rng.choice((0, 0, 1, 2, len(CHORES)))))),
         is_compacted=rng.random() < _COMPACTED_SHARE,
