@@ -1,7 +1,6 @@
 """Transactions of whole clusters in virtual time, each run from its seed, and the limit of their
 version 1."""
 
-import asyncio
 import os
 import subprocess
 import sys
@@ -14,10 +13,8 @@ import transaction_mutants
 from mutation import WHEN_ALL_SEEDS_RUN_S, run_in_own_process, sample_of_commit
 from transaction_mutants import TRANSACTION_MUTANTS
 
-from barnabas.broker.metadata.features import TRANSACTION_VERSION
 from barnabas.client import ClientError, TopicPartition
 from barnabas.testing import VirtualCluster, simulate
-from barnabas.testing.simulation.feature_updates import feature_update
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.end_txn import EndTxnRequest
 from simulation.scenarios.transaction_admin import CHORES
@@ -131,11 +128,6 @@ def test_a_late_end_tears_a_transaction_in_version_1_and_is_refused_in_version_2
 
     async def scenario(cluster: VirtualCluster) -> tuple[list[str | None], int]:
         await cluster.create_topic("orders", 2)
-        channels = cluster._link().channels()
-        if level:
-            assert cluster.controller is not None
-            await channels.send(cluster.controller, feature_update(TRANSACTION_VERSION, level, 0))
-            await asyncio.sleep(1)
         producer = cluster.producer({"transactional.id": "till"})
         await producer.init_transactions()
         await producer.begin_transaction()
@@ -149,7 +141,7 @@ def test_a_late_end_tears_a_transaction_in_version_1_and_is_refused_in_version_2
         await producer.send("orders", "coffee", partition=0)
         coordinator = cluster.transaction_coordinator("till")
         assert coordinator is not None
-        response = await channels.send(coordinator, late, version=5 if level else 4)
+        response = await cluster._link().channels().send(coordinator, late, version=5 if level else 4)
         await producer.send("orders", "milk", partition=1)
         await producer.abort_transaction()
         async with cluster.consumer({"auto.offset.reset": "earliest"}) as consumer:
@@ -157,7 +149,8 @@ def test_a_late_end_tears_a_transaction_in_version_1_and_is_refused_in_version_2
             return [record.value for record in await consumer.consume(10, 2.0)], response.error_code
 
     expected = ErrorCode.PRODUCER_FENCED if level else ErrorCode.NONE
-    assert simulate(scenario, brokers=1).value == (seen, expected)
+    run = simulate(scenario, brokers=1, features={"transaction.version": level})
+    assert run.value == (seen, expected)
 
 
 def test_all_mutants_of_transactions_fit_the_code() -> None:

@@ -19,6 +19,7 @@ from barnabas.client import (
     ConfigurationError,
     DeliveryError,
     DeserializationError,
+    RefusedError,
     TimedOutError,
     TopicPartition,
     UnknownTopicError,
@@ -68,6 +69,37 @@ def test_ten_minutes_of_virtual_time_are_not_waited_for():
     assert time.monotonic() - started_s < 300
     assert waited_s == pytest.approx(600, abs=1)
     assert waited_ms == pytest.approx(600_000, abs=1000)
+
+
+def test_features_are_finalized_before_the_scenario_begins_and_change_later():
+    """Producers have another epoch for each transaction only while the level is 2."""
+
+    async def scenario(cluster: VirtualCluster) -> list[int]:
+        await cluster.create_topic("orders")
+        epochs = []
+        for level in (2, 0):
+            await cluster.update_features({"transaction.version": level})
+            producer = cluster.producer({"transactional.id": f"till of level {level}"})
+            await producer.init_transactions()
+            for _ in range(2):
+                async with producer.transaction():
+                    await producer.send("orders", "tea")
+                assert producer._transactions is not None
+                epochs.append(producer._transactions.identity[1])
+        return epochs
+
+    assert simulate(scenario, brokers=3, features={"transaction.version": 2}).value == [1, 2, 0, 0]
+
+
+@pytest.mark.parametrize("features", [{"transaction.version": 3}, {"tea.version": 1}])
+def test_a_feature_that_no_broker_supports_is_refused(features):
+    """As brokers refuse it; the scenario does not begin."""
+
+    async def scenario(cluster: VirtualCluster) -> None:
+        pytest.fail("began")
+
+    with pytest.raises(RefusedError, match=f"cannot set feature {next(iter(features))}"):
+        simulate(scenario, features=features)
 
 
 def test_a_scenario_without_end_is_ended_by_its_limit():

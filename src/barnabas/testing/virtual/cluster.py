@@ -25,6 +25,7 @@ from barnabas.client.type_variables import K, K_contra, V, V_contra
 from barnabas.testing.coordinator_kills import NO_OTHER_BROKER, CoordinatorKill, CoordinatorKills, Outcome
 from barnabas.testing.simulation.cluster_view import ClusterView
 from barnabas.testing.simulation.disk import DiskFault
+from barnabas.testing.simulation.feature_updates import feature_update, finalized_level
 from barnabas.testing.simulation.loop import current_process
 from barnabas.testing.simulation.simulation import (
     BROKER_PORT,
@@ -50,6 +51,7 @@ Server = int | str | None
 _SCENARIO = "scenario"
 _START_S = 120.0
 _TOPIC_S = 60.0
+_FEATURE_S = 60.0
 _READ_S = 60.0
 _LIMIT_S = 3600.0
 _RESTART_US = 500_000
@@ -84,12 +86,14 @@ def simulate(
     brokers: int = 1,
     zk_servers: int = 1,
     settings: Mapping[str, str] | None = None,
+    features: Mapping[str, int] | None = None,
     limit_s: float = _LIMIT_S,
 ) -> VirtualRun[T]:
     """Run ``scenario(cluster)`` in virtual time, on brokers 0 to N-1 and their
     coordination service.
 
-    ``settings`` are properties for every broker. The scenario's exceptions pass through, with a
+    ``settings`` are properties for every broker; ``features`` are finalized before the scenario
+    begins, as with `VirtualCluster.update_features`. The scenario's exceptions pass through, with a
     note that names the seed; one that takes longer than ``limit_s`` of virtual time ends with a
     `TimedOutError`. Raises `SimulatedRunError` when a server fails, or a program that the scenario
     does not wait for. Call it from plain code, not inside a running loop.
@@ -104,7 +108,7 @@ def simulate(
         with Simulation(seed) as simulation:
             cluster = VirtualCluster(simulation, brokers, zk_servers, dict(settings or {}))
             started_s = simulation.now_s
-            value: T = simulation.run(_whole_run(cluster, scenario, limit_s))
+            value: T = simulation.run(_whole_run(cluster, _after_features(features or {}, scenario), limit_s))
             problems = [*simulation.history.violations, *cluster.failures()]
             if problems:
                 raise SimulatedRunError("; ".join(problems[:3]))
@@ -112,6 +116,16 @@ def simulate(
     except BaseException as error:
         error.add_note(f"simulate(..., seed={seed}) runs it again")
         raise
+
+
+def _after_features(
+    levels: Mapping[str, int], scenario: "Callable[[VirtualCluster], Coroutine[Any, Any, T]]"
+) -> "Callable[[VirtualCluster], Coroutine[Any, Any, T]]":
+    async def run(cluster: "VirtualCluster") -> T:
+        await cluster.update_features(levels)
+        return await scenario(cluster)
+
+    return run
 
 
 async def _whole_run(
@@ -194,6 +208,37 @@ class VirtualCluster:
             if self._simulation.now_s >= end:
                 raise TimedOutError(f"the condition did not come true within {timeout_s:g} s of virtual time")
             await asyncio.sleep(0.02)
+
+    async def update_features(self, levels: Mapping[str, int]) -> None:
+        """Finalize features, such as ``transaction.version``, at these levels; level 0 removes one.
+
+        Waits until all brokers that run know it. Raises `RefusedError` and `TimedOutError`."""
+        for name, level in levels.items():
+            await self._update_feature(name, level)
+        running = [machine for machine in self._simulation.brokers if machine.is_serving]
+        caches = [machine.server.components.features for machine in running]
+        await self.until(lambda: all(cache.level(name) == level for cache in caches for name, level in levels.items()))
+
+    async def _update_feature(self, name: str, level: int) -> None:
+        link = self._link()
+        channels = link.channels()
+        what = f"cannot set feature {name} to level {level}"
+
+        async def attempt() -> bool | None:
+            before = finalized_level(self._view, name)
+            if before == level or self.controller is None:
+                return True if before == level else None
+            response = await channels.send(self.controller, feature_update(name, level, before))
+            codes = (response.error_code, *(each.error_code for each in response.results))
+            code = ErrorCode.of(next((each for each in codes if each), 0))
+            if code is ErrorCode.FEATURE_UPDATE_FAILED:
+                return None  # another update came first, or the coordination service was away
+            return link.check(code, what) if code else True
+
+        try:
+            await link.retry(attempt, _FEATURE_S, what)
+        finally:
+            link.close()
 
     # Topics
 
