@@ -15,6 +15,7 @@ import pytest
 
 from barnabas.base.errors import ConfigError
 from barnabas.client.cluster.admin_connection import AdminConnection, ConnectError
+from barnabas.client.errors import ClosedError
 from barnabas.client.network.broker_link import parse_servers
 from barnabas.wire.kafka.codec import encode
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -309,6 +310,31 @@ def test_the_connection_to_the_first_broker_that_answers_stays_open_and_the_othe
         assert sum(link._socket.fileno() < 0 for link in links) == closed
         assert chosen._socket.fileno() >= 0
         assert connection.describe_cluster().cluster_id == "c"
+
+
+@pytest.mark.parametrize("hosts", [("127.0.0.1",), ("127.0.0.1", "localhost")])
+def test_a_connection_that_is_made_while_the_client_is_closed_is_closed_too(
+    hosts: tuple[str, ...], serve: Callable[..., AdminConnection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the thread that made it: `ask_each` leaves threads behind when it is interrupted."""
+    links: list[Any] = []
+    connect = AdminConnection._connect
+
+    def closed_meanwhile(self: AdminConnection, address: tuple[str, int]) -> Any:
+        links.append(connect(self, address))
+        connection.close()
+        return links[-1]
+
+    monkeypatch.setattr(AdminConnection, "_connect", closed_meanwhile)
+    port = serve(lambda frame, port: broker(frame, port, apis={18: 4, 3: 7}))._servers[0][1]
+    connection = AdminConnection(",".join(f"{host}:{port}" for host in hosts))
+    try:
+        with pytest.raises(ClosedError):
+            connection.describe_cluster()
+        assert [link._socket.fileno() for link in links] == [-1] * len(links)
+    finally:
+        for link in links:
+            link.close()
 
 
 def test_a_broker_that_accepts_and_answers_nothing_counts_as_absent() -> None:

@@ -412,8 +412,7 @@ class AdminConnection:
                 waiting -= 1
                 if isinstance(outcome, BrokerLink):
                     self._drop(outcome.address)  # one that has ended
-                    self._links[outcome.address] = outcome
-                    return outcome
+                    return self._kept(outcome)
                 if not isinstance(outcome, ConnectError):
                     raise outcome
                 failures.append(outcome)
@@ -428,7 +427,14 @@ class AdminConnection:
         link = self._links.get(address)
         if link is None or not link.is_alive():
             self._drop(address)
-            link = self._links[address] = self._connect(address)
+            link = self._kept(self._connect(address))
+        return link
+
+    def _kept(self, link: "BrokerLink") -> "BrokerLink":
+        self._links[link.address] = link
+        if self._shared.closed:  # by another thread, while this one connected
+            self._drop(link.address)
+            self.check_open()
         return link
 
     def _connect(self, address: tuple[str, int]) -> "BrokerLink":
