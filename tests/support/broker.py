@@ -276,7 +276,7 @@ class DataPath:
             ConnectionQuotas(ConnectionLimits(self.config["max.connections"], self.config["max.connections.per.ip"])),
             self.clock,
             client_id="broker-0",
-            unsupported_version=unsupported_version(4),
+            unsupported_version=unsupported_version(5),
             runner=runner,
             fast_paths=byte_readers(services, handlers),
         )

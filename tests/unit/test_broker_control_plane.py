@@ -2,6 +2,7 @@
 dispatch does with bad requests."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -221,7 +222,7 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0(broker: Dat
     wire.asked.append((18, 0))
     answer = wire.answer()
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert [(entry.api_key, entry.min_version, entry.max_version) for entry in answer.api_keys] == [(18, 0, 4)]
+    assert [(entry.api_key, entry.min_version, entry.max_version) for entry in answer.api_keys] == [(18, 0, 5)]
     assert not wire.is_closed
 
 
@@ -238,6 +239,40 @@ def test_a_client_name_without_end_is_an_invalid_request(broker: DataPath) -> No
         assert answer.error_code == ErrorCode.INVALID_REQUEST
     answer = broker.connect().ask(ApiVersionsRequest(client_software_name="x" * 256, client_software_version="1"), 3)
     assert answer.error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    ("expected", "answer"),
+    [
+        ({}, None),
+        ({"cluster_id": "cluster", "node_id": 0}, None),
+        ({"cluster_id": "cluster"}, "002a010000000000"),
+        ({"node_id": 0}, "002a010000000000"),
+        ({"node_id": -2}, "002a010000000000"),
+        ({"cluster_id": "other", "node_id": 0}, "0081010000000000"),
+        ({"cluster_id": "cluster", "node_id": 5}, "0081010000000000"),
+        ({"cluster_id": "cluster", "node_id": -2}, "0081010000000000"),
+        ({"cluster_id": "other", "node_id": 0, "client_software_name": "no good"}, "002a010000000000"),
+    ],
+)
+def test_a_client_that_expects_another_broker_is_sent_back_to_its_bootstrap_servers(
+    broker: DataPath, expected: dict[str, Any], answer: str | None
+) -> None:
+    """KIP-1242: the bytes of the refusals are those of Apache Kafka 4.4.0."""
+    wire = broker.connect()
+    request = ApiVersionsRequest(**{"client_software_name": "x", "client_software_version": "1", **expected})
+    wire.post(request, 5)
+    (frame,) = wire.sent
+    assert frame[8:].hex() == answer if answer else frame[8:10] == bytes(2)
+    wire.sent.clear()
+    assert not wire.is_closed
+    assert wire.ask(ApiVersionsRequest(client_software_name="x", client_software_version="1"), 5).error_code == 0
+
+
+def test_what_an_older_version_expects_is_not_looked_at(broker: DataPath) -> None:
+    """It has no such fields."""
+    request = ApiVersionsRequest(client_software_name="x", client_software_version="1", cluster_id="other", node_id=5)
+    assert broker.connect().ask(request, 4).error_code == ErrorCode.NONE
 
 
 def test_connections_of_one_address_are_capped(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_versions_are_negotiated_down_to_what_the_broker_has(serve: Callable[...
 
     cluster = serve(answer).describe_cluster()
     assert (cluster.cluster_id, cluster.controller_id, len(cluster.brokers)) == ("c", 0, 1)
-    assert asked == [(18, 4), (3, 7)]
+    assert asked == [(18, 5), (3, 7)]
 
 
 def test_a_broker_that_does_not_know_the_newest_api_versions_is_asked_again(
@@ -120,7 +120,7 @@ def test_a_broker_that_does_not_know_the_newest_api_versions_is_asked_again(
         return broker(frame, port, apis={18: 2, 3: 9})
 
     assert serve(answer).describe_cluster().cluster_id == "c"
-    assert asked == [(18, 4), (18, 2), (3, 9)]
+    assert asked == [(18, 5), (18, 2), (3, 9)]
 
 
 def test_an_api_that_the_broker_lacks_is_named(serve: Callable[..., AdminConnection]) -> None:

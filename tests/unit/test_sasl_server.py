@@ -327,6 +327,18 @@ def test_a_second_apiversions_ends_the_connection(tmp_path: Path) -> None:
     assert wire.sent == []
 
 
+def test_a_stranger_does_not_learn_the_id_of_the_cluster(tmp_path: Path) -> None:
+    """As in Kafka, nothing is compared before the authentication; afterwards it is."""
+    broker = SaslBroker(tmp_path)
+    expecting = ApiVersionsRequest(client_software_name="x", client_software_version="1", cluster_id="other", node_id=5)
+    wire = broker.connect()
+    half = ApiVersionsRequest(client_software_name="x", client_software_version="1", cluster_id="other")
+    assert wire.ask(half, 5).error_code == ErrorCode.INVALID_REQUEST
+    assert wire.ask(expecting, 5).error_code == 0
+    log_in(wire)
+    assert wire.ask(expecting, 5).error_code == ErrorCode.REBOOTSTRAP_REQUIRED
+
+
 def test_bytes_that_are_no_request_end_the_connection(tmp_path: Path) -> None:
     """First ones after the delay, as a token of GSSAPI would be that is not
     supported; later ones at once."""

@@ -1,4 +1,4 @@
-"""ApiVersions (key 18), versions 0 to 4.
+"""ApiVersions (key 18), versions 0 to 5.
 
 What this broker serves, from the table that also dispatches. A request in an unknown version gets a
 response in version 0 with UNSUPPORTED_VERSION, so that newer clients can step down.
@@ -8,8 +8,11 @@ response in version 0 with UNSUPPORTED_VERSION, so that newer clients can step d
   (KIP-584).
 - 4: supported features may begin at level 0 (KIP-1022). Older clients may fail at it, so they do
   not see such a feature among those that are supported.
+- 5: the cluster and the broker that the client expects at this address, both or neither
+  (KIP-1242). One that has reached another broker asks its bootstrap servers again. As in Apache's
+  brokers, nothing is compared before a client of SASL has authenticated.
 
-Errors: UNSUPPORTED_VERSION, INVALID_REQUEST.
+Errors: UNSUPPORTED_VERSION, INVALID_REQUEST, REBOOTSTRAP_REQUIRED.
 """
 
 import re
@@ -17,6 +20,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.metadata.features import SUPPORTED, FeatureCache
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
@@ -39,6 +43,8 @@ _MOST_LETTERS = (
 )
 _CLIENT_NAMES = 3
 _LEVEL_0_SINCE_VERSION = 4
+_EXPECTED_BROKER = 5
+_NO_NODE = -1
 
 
 class Parts(NamedTuple):
@@ -46,6 +52,8 @@ class Parts(NamedTuple):
 
     api_versions: Sequence[ApiVersion]
     features: FeatureCache
+    metadata: MetadataCache
+    broker_id: int
 
 
 def advertised(handlers: Iterable[ApiHandler[Any]]) -> Sequence[ApiVersion]:
@@ -71,6 +79,9 @@ def unsupported_version(max_version: int) -> ApiVersionsResponse:
 def handle(parts: Parts, request: Request) -> None:
     """Check the client's name and answer with the table."""
     message: ApiVersionsRequest = request.message
+    if request.version >= _EXPECTED_BROKER and (message.cluster_id is None) is not (message.node_id == _NO_NODE):
+        request.fail(ErrorCode.INVALID_REQUEST)
+        return
     if request.version >= _CLIENT_NAMES:
         name, version = message.client_software_name, message.client_software_version
         if not all(len(word) <= _MOST_LETTERS and _WORD.fullmatch(word) for word in (name, version)):
@@ -78,6 +89,9 @@ def handle(parts: Parts, request: Request) -> None:
             return
         request.client.software_name = name
         request.client.software_version = version
+    if _is_elsewhere(parts, request, message):
+        request.fail(ErrorCode.REBOOTSTRAP_REQUIRED)
+        return
     if request.client.authentication is not None:
         request.client.authentication.versions_answered()
     features = parts.features
@@ -94,6 +108,14 @@ def handle(parts: Parts, request: Request) -> None:
     )
 
 
+def _is_elsewhere(parts: Parts, request: Request, message: ApiVersionsRequest) -> bool:
+    """Whether the client has reached another broker than it expects."""
+    authentication = request.client.authentication
+    if message.cluster_id is None or (authentication is not None and not authentication.is_complete):
+        return False
+    return (message.cluster_id, message.node_id) != (parts.metadata.cluster_id, parts.broker_id)
+
+
 def _supported(version: int) -> list[SupportedFeatureKey]:
     return [
         SupportedFeatureKey(name=feature, min_version=levels.lowest, max_version=levels.highest)
@@ -102,4 +124,10 @@ def _supported(version: int) -> list[SupportedFeatureKey]:
     ]
 
 
-API = ApiHandler(ApiKey.API_VERSIONS, 0, 4, handle, lambda services: Parts(services.api_versions, services.features))
+API = ApiHandler(
+    ApiKey.API_VERSIONS,
+    0,
+    5,
+    handle,
+    lambda services: Parts(services.api_versions, services.features, services.metadata, services.broker_id),
+)

@@ -50,8 +50,8 @@ def main(argv: list[str]) -> int:
 
 
 def _ask(connection: AdminConnection, broker_id: int) -> Offered:
-    software = {"client_software_name": "barnabas", "client_software_version": "1"}
-    response = connection.send(ApiVersionsRequest(**software), ApiVersionsResponse, broker_id)
+    request = ApiVersionsRequest(client_software_name="barnabas", client_software_version="1")
+    response = connection.send(request, ApiVersionsResponse, broker_id)
     if response.error_code:
         raise refusal(response.error_code)
     return {item.api_key: (item.min_version, item.max_version) for item in response.api_keys}

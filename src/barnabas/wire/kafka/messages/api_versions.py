@@ -5,11 +5,13 @@ from barnabas.wire.kafka.schema import Message, Struct, array_of, boolean, int16
 __all__ = ["ApiVersion", "ApiVersionsRequest", "ApiVersionsResponse", "FinalizedFeatureKey", "SupportedFeatureKey"]
 
 
-class ApiVersionsRequest(Message, api_key=18, versions="0-4", flexible="3+"):
-    """API key 18, versions 0 to 4."""
+class ApiVersionsRequest(Message, api_key=18, versions="0-5", flexible="3+"):
+    """API key 18, versions 0 to 5."""
 
     client_software_name: str = string("3+", ignorable=True)
     client_software_version: str = string("3+", ignorable=True)
+    cluster_id: str | None = string("5+", nullable="5+", default=None, ignorable=True)
+    node_id: int = int32("5+", default=-1, ignorable=True)
 
 
 class ApiVersion(Struct):
@@ -36,8 +38,8 @@ class FinalizedFeatureKey(Struct):
     min_version_level: int = int16("3+")
 
 
-class ApiVersionsResponse(Message, api_key=18, versions="0-4", flexible="3+"):
-    """API key 18, versions 0 to 4."""
+class ApiVersionsResponse(Message, api_key=18, versions="0-5", flexible="3+"):
+    """API key 18, versions 0 to 5."""
 
     error_code: int = int16()
     api_keys: list[ApiVersion] = array_of(ApiVersion)
