@@ -1,6 +1,7 @@
 """Out of file descriptors: nothing goes offline or is lost, and everything goes on when
 descriptors are free again."""
 
+import contextlib
 import errno
 import os
 import random
@@ -171,6 +172,42 @@ def test_a_shortage_at_any_open_costs_one_call_and_nothing_else(tmp_path: Path) 
         assert loaded.lost_data is None
         again.close(clean=False)
     assert failures > opens // 2
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_a_truncation_that_found_no_descriptor_for_its_producers_leaves_none_of_what_it_cut(
+    tmp_path: Path, leads: bool
+) -> None:
+    """The replica leads or follows before it is truncated again: what was cut is no duplicate."""
+
+    def sent(number: int, offset: int = 0) -> bytearray:
+        return build_batch([Record(offset, NOW, None, b"v")], producer_id=5, producer_epoch=0, base_sequence=number)
+
+    opens, outdated = 0, 0
+    while True:
+        files = FewDescriptors()
+        dirs = open_dirs(tmp_path / str(opens), files)
+        log = dirs.get_or_create(TP, TOPIC_ID, CONFIG, NOW)
+        for number in range(3):
+            log.append_as_leader(sent(number), leader_epoch=0, now_ms=NOW)
+            log.roll(NOW)
+        log.segments.forget()
+        files.left = opens
+        with contextlib.suppress(KafkaError):
+            log.truncate_to(1)
+            break
+        files.left = 1 << 30
+        if log.log_end_offset == 1 and log.producers.entries[5].last_sequence == 2:
+            outdated += 1
+            if not leads:
+                log.append_as_follower(sent(1, offset=1), now_ms=NOW)
+            info = log.append_as_leader(sent(1), leader_epoch=1, now_ms=NOW)
+            assert (info.first_offset, info.duplicate) == (1, not leads)
+        dirs.close(clean=False)
+        opens += 1
+    files.left = 1 << 30
+    dirs.close(clean=False)
+    assert outdated
 
 
 def test_a_start_without_descriptors_ends_with_an_error_that_says_what_to_do(tmp_path: Path) -> None:

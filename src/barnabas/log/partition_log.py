@@ -39,7 +39,7 @@ from barnabas.log.append_checks import unpack_header
 from barnabas.log.append_run import AppendRun
 from barnabas.log.availability import Availability
 from barnabas.log.checkpoints import PARTITION_METADATA, write_topic_id
-from barnabas.log.components import raise_start, roll
+from barnabas.log.components import LogComponents, raise_start, roll
 from barnabas.log.flush_task import FlushTask
 from barnabas.log.flushing import Flusher
 from barnabas.log.holes import Holes, MissingRecordsError
@@ -56,7 +56,7 @@ from barnabas.log.segment.transaction_index import AbortedTransaction
 from barnabas.log.segment_checks import SegmentChecks
 from barnabas.log.settings import LogConfig
 from barnabas.log.timestamps import BatchSearch, TimestampOffset
-from barnabas.log.truncation import set_aside_from, truncate_fully, truncate_to
+from barnabas.log.truncation import reload_producers, set_aside_from, truncate_fully, truncate_to
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = ["AppendInfo", "FetchSlice", "Origin", "PartitionLog", "Replacement", "UnexpectedOffsetError"]
@@ -220,6 +220,8 @@ class PartitionLog:
         availability = self.availability
         if availability.reason is not None:
             availability.check()
+        if self._components.snapshots.is_outdated:
+            _reload_producers(self._components, self.availability)
         return AppendRun(self._components, availability, self.config, leader_epoch, now_ms)
 
     def append_as_follower(self, records: Buffer, *, now_ms: int, leader_epoch: int | None = None) -> AppendInfo:
@@ -235,6 +237,8 @@ class PartitionLog:
         CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR.
         """
         self.availability.check()
+        if self._components.snapshots.is_outdated:
+            _reload_producers(self._components, self.availability)
         try:
             return self._appender.append_as_follower(records, self.config, now_ms, leader_epoch)
         except OSError as error:
@@ -461,6 +465,15 @@ class PartitionLog:
         self.folder.move_to(directory)
         self.deletions.moved(old_directory)
         self.segments.moved()
+
+
+def _reload_producers(components: LogComponents, availability: Availability) -> None:
+    """An earlier truncation found no file descriptor for it.
+
+    A batch that was cut must not be known: its retry would be answered as a duplicate.
+    """
+    with availability.guard("reading the producers of"):
+        reload_producers(components)
 
 
 def _missing(log: PartitionLog, error: MissingRecordsError, reported: set[int]) -> KafkaError:

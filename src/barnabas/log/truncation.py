@@ -9,7 +9,7 @@ from barnabas.log.producer_replay import load_producers
 from barnabas.log.segment.segments import Segments
 from barnabas.log.set_aside import set_aside
 
-__all__ = ["end_after_truncation", "set_aside_from", "truncate_fully", "truncate_to"]
+__all__ = ["end_after_truncation", "reload_producers", "set_aside_from", "truncate_fully", "truncate_to"]
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ def truncate_to(components: LogComponents, offset: int) -> bool:
     if offset >= bounds.log_end_offset:
         _cut(components, bounds.log_end_offset)
         if components.snapshots.is_outdated:
-            _load_producers(components)  # an earlier truncation found no file descriptor for it
+            reload_producers(components)  # an earlier truncation found no file descriptor for it
         return False
     if offset < segments.start_offset:
         truncate_fully(components, offset)
@@ -49,7 +49,7 @@ def truncate_to(components: LogComponents, offset: int) -> bool:
         segments.active.truncate(located.position, located.base_offset)
     components.snapshots.outdate()
     _cut(components, end)
-    _load_producers(components)
+    reload_producers(components)
     return True
 
 
@@ -74,11 +74,12 @@ def set_aside_from(components: LogComponents, offset: int) -> bool:
         segments.drop_last()
     components.snapshots.outdate()
     _cut(components, offset)
-    _load_producers(components)
+    reload_producers(components)
     return True
 
 
-def _load_producers(components: LogComponents) -> None:
+def reload_producers(components: LogComponents) -> None:
+    """Bring the producer state to the end of a log that was cut. Raises `OSError`."""
     bounds = components.bounds
     load_producers(
         components.folder, components.producers, components.snapshots, components.segments, bounds.log_end_offset
