@@ -92,11 +92,11 @@ def simulate(
     """Run ``scenario(cluster)`` in virtual time, on brokers 0 to N-1 and their
     coordination service.
 
-    ``settings`` are properties for every broker; ``features`` are finalized before the scenario
-    begins, as with `VirtualCluster.update_features`. The scenario's exceptions pass through, with a
-    note that names the seed; one that takes longer than ``limit_s`` of virtual time ends with a
-    `TimedOutError`. Raises `SimulatedRunError` when a server fails, or a program that the scenario
-    does not wait for. Call it from plain code, not inside a running loop.
+    ``settings`` are properties for every broker; ``features``, such as ``transaction.version``,
+    are finalized at these levels before the scenario begins. The scenario's exceptions pass
+    through, with a note that names the seed; one that takes longer than ``limit_s`` of virtual time
+    ends with a `TimedOutError`. Raises `SimulatedRunError` when a server fails, or a program that
+    the scenario does not wait for. Call it from plain code, not inside a running loop.
     """
     if brokers < 1 or zk_servers < 1:
         raise BarnabasError(f"{brokers} brokers and {zk_servers} coordination servers: at least one of each is needed")
@@ -122,10 +122,36 @@ def _after_features(
     levels: Mapping[str, int], scenario: "Callable[[VirtualCluster], Coroutine[Any, Any, T]]"
 ) -> "Callable[[VirtualCluster], Coroutine[Any, Any, T]]":
     async def run(cluster: "VirtualCluster") -> T:
-        await cluster.update_features(levels)
+        for name, level in levels.items():
+            await _update_feature(cluster, name, level)
         return await scenario(cluster)
 
     return run
+
+
+async def _update_feature(cluster: "VirtualCluster", name: str, level: int) -> None:
+    """Finalize a feature, and wait until all brokers know it.
+
+    Raises `RefusedError` and `TimedOutError`."""
+    link = cluster._link()
+    channels = link.channels()
+    what = f"cannot set feature {name} to level {level}"
+
+    async def attempt() -> bool | None:
+        before = finalized_level(cluster._view, name)
+        if before == level or cluster.controller is None:
+            return True if before == level else None
+        response = await channels.send(cluster.controller, feature_update(name, level, before))
+        codes = (response.error_code, *(each.error_code for each in response.results))
+        code = ErrorCode.of(next((each for each in codes if each), 0))
+        return link.check(code, what) if code else True
+
+    try:
+        await link.retry(attempt, _FEATURE_S, what)
+    finally:
+        link.close()
+    caches = [machine.server.components.features for machine in cluster._simulation.brokers]
+    await cluster.until(lambda: all(cache.level(name) == level for cache in caches))
 
 
 async def _whole_run(
@@ -208,37 +234,6 @@ class VirtualCluster:
             if self._simulation.now_s >= end:
                 raise TimedOutError(f"the condition did not come true within {timeout_s:g} s of virtual time")
             await asyncio.sleep(0.02)
-
-    async def update_features(self, levels: Mapping[str, int]) -> None:
-        """Finalize features, such as ``transaction.version``, at these levels; level 0 removes one.
-
-        Waits until all brokers that run know it. Raises `RefusedError` and `TimedOutError`."""
-        for name, level in levels.items():
-            await self._update_feature(name, level)
-        running = [machine for machine in self._simulation.brokers if machine.is_serving]
-        caches = [machine.server.components.features for machine in running]
-        await self.until(lambda: all(cache.level(name) == level for cache in caches for name, level in levels.items()))
-
-    async def _update_feature(self, name: str, level: int) -> None:
-        link = self._link()
-        channels = link.channels()
-        what = f"cannot set feature {name} to level {level}"
-
-        async def attempt() -> bool | None:
-            before = finalized_level(self._view, name)
-            if before == level or self.controller is None:
-                return True if before == level else None
-            response = await channels.send(self.controller, feature_update(name, level, before))
-            codes = (response.error_code, *(each.error_code for each in response.results))
-            code = ErrorCode.of(next((each for each in codes if each), 0))
-            if code is ErrorCode.FEATURE_UPDATE_FAILED:
-                return None  # another update came first, or the coordination service was away
-            return link.check(code, what) if code else True
-
-        try:
-            await link.retry(attempt, _FEATURE_S, what)
-        finally:
-            link.close()
 
     # Topics
 
