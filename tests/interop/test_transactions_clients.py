@@ -28,6 +28,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 
 PROGRAMS = Path(__file__).parents[1] / "other_languages"
 JAVA_VERSIONS = ("3.9.1", "4.4.0")
+COPIER_VERSIONS = ("3.9.1", "4.3.0", "4.4.0")
 COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
 COMMAND = "org.apache.kafka.tools.TransactionsCommand"
 _NUMBERS = itertools.count()
@@ -127,7 +128,7 @@ def test_the_verifiable_producer_sends_in_transactions(cluster: Up, pair: tuple[
 
 @needs_reference
 @pytest.mark.java
-@pytest.mark.parametrize("version", JAVA_VERSIONS)
+@pytest.mark.parametrize("version", COPIER_VERSIONS)
 def test_apaches_copier_copies_exactly(cluster: Up, pair: tuple[str, str, str], version: str) -> None:
     """Java's producer with random aborts, and the offsets of the group."""
     name, source, target = pair

@@ -84,7 +84,7 @@ PROOFS: dict[str, dict[str, str]] = {
     },
     (
         "transactions of librdkafka, kafka-python, aiokafka, franz-go, Sarama, KafkaJS, and of Java's "
-        "TransactionalMessageCopier and TransactionsCommand, 3.9.1 and 4.4.0"
+        "TransactionalMessageCopier, 3.9.1, 4.3.0 and 4.4.0, and TransactionsCommand, 3.9.1 and 4.4.0"
     ): {
         "copies with aborts are exact, and the group's offsets with them": (
             f"{TRANSACTIONS}::test_a_copy_in_transactions_is_exact"
