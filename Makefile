@@ -49,6 +49,15 @@ build/pyspark-4.2/installed: tests/spark/pyspark-4.2.txt $(STAMP)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --target $(@D) -r $<
 	@touch $@
 
+# Frameworks in Python for tests/strangers, which trials run: in an environment of their own, as they want other versions of
+# the clients than this project's.
+FRAMEWORKS := tests/other_languages/python/requirements
+build/frameworks/installed: $(FRAMEWORKS).lock
+	@rm -rf $(@D)
+	@$(PYTHON) -m venv $(@D)
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
 test: install  ## all tests; those that need Java or the Apache reference systems say so where these are missing
 	@$(BIN)/pytest tests/unit tests/fuzz -q -n 2
 	@mkdir -p $(dir $(SIMULATED)); $(BEHIND) $(BIN)/pytest tests/simulation -q -n 2 --durations 10 --timeout 3000 >$(SIMULATED) 2>&1 & simulating=$$!; \
@@ -101,6 +110,8 @@ lock: $(VENV)/bin/uv  ## resolve pyproject.toml again into requirements.lock
 	  --extra dev pyproject.toml requirements-build.in -o requirements.lock
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --upgrade \
 	  requirements-docs.in -o requirements-docs.lock
+	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --upgrade \
+	  --python-version 3.11 $(FRAMEWORKS).in -o $(FRAMEWORKS).lock
 
 $(VENV)/bin/uv:
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -150,6 +150,10 @@ def trials(seeds: str) -> dict[str, Trial]:
             ("tests/spark/test_spark_apache_kills.py",),
             {"BARNABAS_BROKERS": "3.9.1 4.4.0", "BARNABAS_KILLS": 12, "BARNABAS_RECORDS": 130_000},
         ),
+        "strangers in python": Trial(
+            "frameworks in Python that are killed in the middle of a transaction process each record once",
+            ("tests/strangers/test_python_frameworks.py",),
+        ),
         "types": Trial(
             "every type in every output, read back by others, is the same in 27 combinations of zones",
             ("tests/spark/test_type_matrix.py",),

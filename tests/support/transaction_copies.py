@@ -13,6 +13,7 @@ import confluent_kafka
 import kafka
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from support.knowing import topic_known
 from support.waiting import eventually
 
 __all__ = ["CLIENTS", "RECORDS", "committed", "fill", "make", "read_committed"]
@@ -27,12 +28,7 @@ def make(bootstrap: str, topic: str, partitions: int = 1, replicas: int = 1, **c
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for done in admin.create_topics([NewTopic(topic, partitions, replicas, config=configs)]).values():
         done.result(_LIMIT_S)
-
-    def is_known() -> bool:
-        found = admin.list_topics(topic, timeout=10).topics[topic]
-        return found.error is None and len(found.partitions) == partitions
-
-    eventually(is_known, timeout_s=_LIMIT_S, what=f"{topic} is known")
+    topic_known(bootstrap, topic, partitions)
     return topic
 
 

@@ -203,14 +203,22 @@ PROOFS: dict[str, dict[str, str]] = {
 }  # fmt: skip
 
 
-def claims() -> dict[str, str]:
-    """README's table: software and what is tried."""
+FRAMEWORKS = "strangers/test_python_frameworks.py::test_a_killed_program_processes_each_record_once"
+IN_TRIALS: dict[str, dict[str, str]] = {
+    "FastStream 0.7.8 on aiokafka and on confluent-kafka, Quix Streams 3.28.1 with exactly-once": {
+        "killed while a transaction is open, they process each record once": FRAMEWORKS,
+    },
+}
+"""What `make trials` runs, and CI does not."""
+
+
+def claims(heading: str = "software") -> dict[str, str]:
+    """README's table with this heading: software and what is tried."""
     text = (ROOT / "README.md").read_text()
     section = text[text.index("## What works with what") :]
     section = section[: section.index("\n## ", 1)]
-    rows = re.findall(r"^\| (.+?) \| (.+?) \|$", section, re.MULTILINE)
-    assert rows[0] == ("software", "what is tried")
-    return dict(rows[1:])
+    table = section[section.index(f"| {heading} | what is tried |") :].split("\n\n")[0]
+    return dict(re.findall(r"^\| (.+?) \| (.+?) \|$", table, re.MULTILINE)[1:])
 
 
 def phrases(tried: str) -> list[str]:
@@ -232,6 +240,7 @@ def defined_in(module: str) -> set[str]:
 def test_the_table_and_the_tests_that_run_it_name_the_same_software() -> None:
     """A new line needs tests, and tests without a line are not shown to readers."""
     assert list(claims()) == list(PROOFS)
+    assert list(claims("software, in trials")) == list(IN_TRIALS)
 
 
 @pytest.mark.parametrize("software", PROOFS)
@@ -249,6 +258,17 @@ def test_a_test_behind_the_table_is_there_and_is_run_by_make_test(module: str, n
     makefile = (ROOT / "Makefile").read_text()
     recipe = makefile[makefile.index("\ntest:") :].split("\n\n")[0]
     assert f"tests/{module.split('/')[0]}" in recipe
+
+
+@pytest.mark.parametrize("software", IN_TRIALS)
+def test_a_line_of_what_trials_run_names_tests_of_a_trial(software: str) -> None:
+    """Its tests are there, in a module that a trial runs."""
+    assert [claims("software, in trials")[software]] == list(IN_TRIALS[software])
+    trials = (ROOT / "tests" / "trials.py").read_text()
+    for test in IN_TRIALS[software].values():
+        module, name = test.split("::")
+        assert name in defined_in(module)
+        assert f'"tests/{module}"' in trials
 
 
 def test_a_tool_of_apaches_is_run_by_the_test_that_is_named_for_it() -> None:

@@ -1,0 +1,54 @@
+"""FastStream on confluent-kafka: copies a topic in transactions.
+
+FastStream consumes and publishes; it has the producer's transactional.id, but no calls for
+transactions, so that these are the calls of the producer that it made.
+"""
+
+import asyncio
+import sys
+
+from confluent_kafka import TopicPartition
+from faststream import AckPolicy, FastStream
+from faststream.confluent import KafkaBroker, KafkaMessage
+
+bootstrap, name, source, target = sys.argv[1:5]
+broker = KafkaBroker(bootstrap.split(","), transactional_id=name, enable_idempotence=True)
+app = FastStream(broker)
+
+
+@app.on_startup
+async def connect() -> None:
+    """The producer is fenced off from those of earlier runs before the first record comes."""
+    await broker.connect()
+    await asyncio.to_thread(client().init_transactions, 60)
+
+
+def client():
+    """The producer of confluent-kafka."""
+    return broker.config.producer._producer.producer.producer
+
+
+@broker.subscriber(
+    source,
+    group_id=name,
+    batch=True,
+    max_records=20,
+    ack_policy=AckPolicy.MANUAL,
+    auto_offset_reset="earliest",
+    isolation_level="read_committed",
+    session_timeout_ms=6000,
+)
+async def copy(values: list[int], message: KafkaMessage) -> None:
+    """One transaction for a batch, with the offset behind its last record."""
+    last = message.raw_message[-1]
+    producer = client()
+    producer.begin_transaction()
+    for value in values:
+        await broker.publish(str(value), target, partition=0)
+    offsets = [TopicPartition(last.topic(), last.partition(), last.offset() + 1)]
+    member = message.consumer.consumer.consumer_group_metadata()
+    await asyncio.to_thread(producer.send_offsets_to_transaction, offsets, member, 60)
+    await asyncio.to_thread(producer.commit_transaction, 60)
+
+
+asyncio.run(app.run())
