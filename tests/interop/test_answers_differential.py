@@ -190,6 +190,57 @@ def test_of_a_partition_that_a_produce_request_names_twice_the_last_records_coun
     assert ours == theirs
 
 
+def produce_in_sequence(port: int, sent: tuple[int, int, int, int]) -> tuple[int, int]:
+    """The error code and the base offset of a batch with this producer id, epoch, first sequence
+    and number of records."""
+    producer_id, epoch, sequence, number = sent
+    batch = build_batch(
+        [Record(offset, int(time.time() * 1000), None, b"v") for offset in range(number)],
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+    )
+    topics = [TopicProduceData(name="numbered", partition_data=[PartitionProduceData(index=0, records=bytes(batch))])]
+    answer = ask(port, ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics), 9).responses[0]
+    return answer.partition_responses[0].error_code, answer.partition_responses[0].base_offset
+
+
+def test_batches_of_idempotent_producers_are_answered_alike(ports: tuple[int, int]) -> None:
+    """Retries within the last five batches and beyond, gaps, overlaps, epochs, and sequences that
+    go round."""
+    for port in ports:
+        create(port, "numbered")
+    last = (1 << 31) - 1
+    sent = [
+        *((1, 0, number * 2, 2) for number in range(7)),
+        *((1, 0, number * 2, 2) for number in reversed(range(7))),  # retries
+        (1, 0, 15, 1),  # a gap
+        (1, 0, 13, 1),  # the half of a batch
+        (1, 0, 12, 3),  # one and more
+        (1, 0, -1, 1),
+        (1, 1, 3, 1),  # an epoch that does not begin with 0
+        (1, 1, 0, 1),
+        (1, 0, 14, 1),  # the epoch before
+        (1, 0, 12, 2),
+        (1, 1, 0, 1),
+        (1, 3, 0, 2),  # an epoch left out
+        (1, 3, 2, 1),
+        (2, 5, last - 2, 2),  # a producer of which nothing is known
+        (2, 5, last, 3),  # goes round
+        (2, 5, last, 3),
+        (2, 5, last - 2, 2),
+        (2, 5, 0, 1),
+        (2, 5, 2, 1),
+        (2, 5, 2, 1),
+        (3, last >> 16, 0, 1),  # the last epoch
+        (3, 0, 1, 1),
+        (3, last >> 16, 1, 1),
+    ]
+    theirs, ours = ([produce_in_sequence(port, each) for each in sent] for port in ports)
+    assert list(zip(sent, ours, strict=True)) == list(zip(sent, theirs, strict=True))
+    assert end_offset(ports[0], "numbered") == end_offset(ports[1], "numbered")
+
+
 def records(number: int) -> bytearray:
     return build_batch([Record(offset, int(time.time() * 1000), None, b"v") for offset in range(number)])
 
