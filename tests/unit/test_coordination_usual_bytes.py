@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from barnabas.coordination.core.audit import AuditLog
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.operations import TRANSACTIONS, WRITES
+from barnabas.coordination.core.operations.base import Staging, Stamp
 from barnabas.coordination.core.operations.multi import decode_part_values
 from barnabas.coordination.core.usual_bytes import read_requests, read_transaction
 from barnabas.wire.jute.codec import MalformedRecordError, encode
@@ -32,7 +33,7 @@ from barnabas.wire.jute.records import (
     SetACLRequest,
     SetDataRequest,
 )
-from barnabas.wire.jute.transactions import TxnDigest, decode_transaction, encode_transaction
+from barnabas.wire.jute.transactions import CreateTxn, TxnDigest, decode_transaction, encode_transaction
 from support.coordination_processor import Client, Harness
 
 OPEN = list(OPEN_ACL)
@@ -427,6 +428,27 @@ def assert_equal_requests(frame: bytes) -> bool:
         assert found == [xid, opcode, operation.decide, operation.answer]
         assert plain(values) == plain(decode_part_values(operation, frame, 8, None))
     return bool(usual)
+
+
+@pytest.mark.parametrize("size", [0, 1, 4_096, 4_097, 100_000])
+@pytest.mark.parametrize("acl", [OPEN, READ_ONLY], ids=["open", "read only"])
+@pytest.mark.parametrize("flags", [0, 1, 2, 3], ids=["persistent", "ephemeral", "sequential", "both"])
+def test_the_transaction_of_a_creation_is_that_of_its_record(size: int, acl: list[ACL], flags: int) -> None:
+    """Also where it begins with bytes of the request: those of small data under a path that stays
+    as it is, below an open list."""
+    tree = Database().tree
+    request = CreateRequest("/\N{GREEK SMALL LETTER ALPHA}", bytes(size), acl, flags)
+    frame = encode_request(7, OpCode.CREATE, request)[4:]
+    usual = read_requests([frame], 0, 1)
+    assert bool(usual) == (acl is OPEN)
+    values = usual[0][4] if usual else decode_part_values(WRITES[OpCode.CREATE], frame, 8, None)
+    schemes = frozenset(["world"])
+    change = WRITES[OpCode.CREATE].decide(Staging(tree, Stamp(5, 9, 0), [], False, schemes, None), values)
+    path = f"{request.path}{0:010d}" if flags & 2 else request.path
+    expected = encode(CreateTxn(path, request.data, acl, bool(flags & 1), 1))
+    assert TRANSACTIONS[OpCode.CREATE].encode(change, b"<", b">") == b"<" + expected + b">"
+    assert WRITES[OpCode.CREATE].answer(change) == struct.pack(">i", len(path.encode())) + path.encode()
+    assert bool(change.head) == (acl is OPEN and size <= 4_096 and not flags & 2)
 
 
 def plain(value: object) -> object:

@@ -43,22 +43,33 @@ _END = struct.Struct(">?i")
 """What follows the ACL in a transaction of create and create2: bool ephemeral, Int cversion of
 the parent."""
 _CREATE, _CREATE2 = OpCode.CREATE, OpCode.CREATE2
+_COPIED_BYTES = 4_096
+"""Most data of a creation whose bytes are kept as they came, until it is answered."""
 _GREATEST = 0x7FFFFFFF
 _new = DataNode.new
 _OWNED = frozenset((OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL))
 """The operations whose nodes belong to the server, which deletes them: containers and TTL nodes."""
 
 _ACLs = Sequence[ACL] | None
-_Request = tuple[str, bytes | None, _ACLs, int, int]
-"""Path, data, ACL, mode, and the TTL or 0."""
+_Request = tuple[str, bytes | None, _ACLs, int, int, bytes]
+"""Path, data, ACL, mode, the TTL or 0, and what `_head` gives."""
 _Transaction = tuple[str, bytes | None, _ACLs, int, int]
 """Path, data, ACL, whether it is ephemeral (createContainer and createTTL: its owner), and the
 parent's cversion."""
 
 
+def _head(path: str | None, data: bytes | None, acl: _ACLs) -> bytes:
+    """Path, data and ACL of a small creation that is open to all, as they stand in its request and
+    in its transaction; empty for others."""
+    if path is None or data is None or acl is None or len(data) > _COPIED_BYTES or tuple(acl) != OPEN_ACL:
+        return b""
+    encoded = path.encode()
+    return b"".join((JUTE_INT.pack(len(encoded)), encoded, JUTE_INT.pack(len(data)), data, OPEN_ACL_BYTES))
+
+
 def read_request(data: bytes, offset: int) -> tuple[int, PlainValues] | None:
-    """Path, data, ACL, mode and no TTL of a creation that is open to all, and whose data is not
-    null."""
+    """Path, data, ACL, mode, no TTL and the bytes of a creation that is open to all, and whose data
+    is not null."""
     (path_bytes,) = JUTE_INT.unpack_from(data, offset)
     path_end = offset + 4 + path_bytes
     (data_bytes,) = JUTE_INT.unpack_from(data, path_end)
@@ -67,7 +78,8 @@ def read_request(data: bytes, offset: int) -> tuple[int, PlainValues] | None:
         return None
     end = data_end + _ACL_BYTES
     (mode,) = JUTE_INT.unpack_from(data, end)
-    return end + 4, (data[offset + 4 : path_end].decode(), data[path_end + 4 : data_end], OPEN_ACL, mode, 0)
+    head = data[offset:end] if data_bytes <= _COPIED_BYTES else b""
+    return end + 4, (data[offset + 4 : path_end].decode(), data[path_end + 4 : data_end], OPEN_ACL, mode, 0, head)
 
 
 def read_transaction(data: bytes, offset: int, end: int) -> PlainValues | None:
@@ -100,7 +112,7 @@ def _checked_mode(opcode: OpCode, path: str, flags: int, ttl: int, ttl_nodes: bo
 
 def decide(staging: Staging, request: _Request, opcode: OpCode = _CREATE) -> Change:
     """A new node below a parent that the client may change."""
-    path, data, acl, flags, ttl = request
+    path, data, acl, flags, ttl, head = request
     view, stamp = staging.view, staging.stamp
     is_sequential, owner = False, 0
     if flags or opcode in _OWNED:
@@ -119,7 +131,7 @@ def decide(staging: Staging, request: _Request, opcode: OpCode = _CREATE) -> Cha
     if parent.acl is not OPEN_ACL:
         require(parent.acl, Perms.CREATE, staging.ids, path)
     if is_sequential:
-        path = f"{path}{parent.cversion:010d}"
+        path, head = f"{path}{parent.cversion:010d}", b""
     checked_path(path)
     if view.get(path) is not None:
         raise KeeperError(ErrorCode.NODE_EXISTS, path)
@@ -131,7 +143,7 @@ def decide(staging: Staging, request: _Request, opcode: OpCode = _CREATE) -> Cha
     if cversion > _GREATEST:
         cversion = as_int(cversion)
     node = _new(path, data, acl if acl is OPEN_ACL else view.intern(acl), owner, stamp.zxid, stamp.time_ms)
-    return _below(opcode, view, stamp.zxid, path, None, node, cversion, parent_path, parent)
+    return _below(opcode, view, stamp.zxid, path, None, node, cversion, parent_path, parent, head)
 
 
 def replay(txn_type: OpCode, tree: View, stamp: Stamp, transaction: _Transaction) -> Change:
@@ -169,6 +181,7 @@ def _below(
     cversion: int,
     parent_path: str,
     parent: DataNode,
+    head: bytes = b"",
 ) -> Change:
     """The change that puts a node below its parent.
 
@@ -183,7 +196,7 @@ def _below(
     else:
         digest -= before.digest
     after = view.with_children(parent, parent_path, after_cversion, zxid, num_children)
-    return Change(txn_type, path, before, node, parent_path, after, digest + after.digest, 2, cversion)
+    return Change(txn_type, path, before, node, parent_path, after, digest + after.digest, 2, cversion, 0, (), head)
 
 
 def end_of_siblings(changes: Sequence[Change], start: int) -> int:
@@ -209,8 +222,10 @@ def _encode(change: Change, before: bytes, behind: bytes) -> bytes:
     data = node.data
     if node.acl is not OPEN_ACL or data is None:
         return before + encode(CreateTxn(path, data, list(node.acl), node.is_ephemeral, change.number)) + behind
-    encoded = path.encode()
     end = _END.pack(node.owner != 0, change.number)
+    if change.head:
+        return b"".join((before, change.head, end, behind))
+    encoded = path.encode()
     return b"".join(
         (before, JUTE_INT.pack(len(encoded)), encoded, JUTE_INT.pack(len(data)), data, OPEN_ACL_BYTES, end, behind)
     )
@@ -241,11 +256,12 @@ def _answer_path_and_stat(change: Change) -> bytes:
 
 
 def _values(request: CreateRequest) -> PlainValues:
-    return request.path, request.data, request.acl, request.flags, 0
+    return request.path, request.data, request.acl, request.flags, 0, _head(request.path, request.data, request.acl)
 
 
 def _values_with_ttl(request: CreateTTLRequest) -> PlainValues:
-    return request.path, request.data, request.acl, request.flags, request.ttl
+    head = _head(request.path, request.data, request.acl)
+    return request.path, request.data, request.acl, request.flags, request.ttl, head
 
 
 def _values_of_transaction(record: CreateTxn) -> PlainValues:
