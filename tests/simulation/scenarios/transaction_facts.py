@@ -7,8 +7,7 @@ all or none. A copy is made of every committed value of the copied topic once, w
 copiers.
 
 Values may go later: DeleteRecords takes what a reader has seen, and compaction takes what has a
-committed successor of the same key. No fault of these runs takes the data of a disk, so nothing
-else of this may ever be lost.
+committed successor of the same key. Nothing else of this may ever be lost.
 """
 
 import asyncio

@@ -3,9 +3,10 @@ end, the checks.
 
 Producers send transactions to the topic ``original``; copiers consume, copy and produce to ``copy``
 with their offsets in the transaction. Requests come late and again. Brokers and the coordinators of
-transactions are killed, paused, cut off and moved; no fault takes the data of a disk. Replicas move
-to other brokers and log dirs, records are deleted and compacted. Afterwards `transaction_facts` and
-`transaction_checks` say what must hold.
+transactions are killed, paused, cut off and moved; one loses its disk while others have all that it
+had. Replicas move to other brokers and log dirs, records are deleted and compacted. Afterwards
+`transaction_facts` and `transaction_checks` say what must hold; nothing is compared at the end of a
+run that lost records in a way that Kafka's rules allow (`losses`).
 """
 
 import asyncio
@@ -16,13 +17,14 @@ from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.broker.metadata.features import TRANSACTION_VERSION
 from barnabas.client.errors import ClientError
-from barnabas.testing.simulation.cluster_view import ClusterView
+from barnabas.testing.simulation.cluster_view import ClusterView, partition_of_state
 from barnabas.testing.simulation.simulation import Machine, Simulation, broker_name
 from barnabas.testing.virtual.consumer import VirtualConsumer
 from simulation.scenarios.admin import create_simulated_topic, set_feature_level
 from simulation.scenarios.clients import ClusterClient
 from simulation.scenarios.fault_injector import FaultInjector
 from simulation.scenarios.faults import FAULTS, hit
+from simulation.scenarios.losses import Losses
 from simulation.scenarios.plan import TopicPlan
 from simulation.scenarios.runs import Result, inject_faults, run_scenario
 from simulation.scenarios.transaction_admin import CHORES, TransactionAdministrator
@@ -41,6 +43,7 @@ _HEAL_TIMEOUT_S = 120
 _CAUGHT_UP_S = 60
 _LOOK_S = 0.5
 _POLL_S = 0.5
+_SESSION_ENDS_S = 8.0
 _CALM_EVERY = 5
 _MOST_FAULTS = 4
 _LEVELS = ((0,), (0,), (2,), (2,), (0, 2), (1, 2), (2, 0), (2, 1, 2))
@@ -84,12 +87,25 @@ def _coordinator(faults: FaultInjector) -> bool:
     return True
 
 
+def _lost_disk(faults: FaultInjector) -> bool:
+    """A broker comes back with an empty disk; only while all are up, and all replicas in sync."""
+    is_up = all(machine.is_serving for machine in faults.simulation.brokers)
+    return is_up and _all_in_sync(ClusterView(faults.simulation)) and FAULTS["wipe"](faults)
+
+
+def _all_in_sync(view: ClusterView) -> bool:
+    """Whether no replica is behind, also of those that are on their way to other brokers."""
+    states = [(view.state(each), view.replicas(each)) for each in view.partitions()]
+    return all(state is not None and set(state.leader_and_isr.isr) == set(replicas) for state, replicas in states)
+
+
 _SPARING = ("kill", "pause", "partition", "split", "controller", "leader", "roll", "loss", "slow disk", "restart")
 TRANSACTION_FAULTS: dict[str, Callable[[FaultInjector], bool]] = {
     **{name: FAULTS[name] for name in _SPARING},
     "coordinator": _coordinator,
+    "lost disk": _lost_disk,
 }
-"""Those that leave what the disks have."""
+"""Those that leave what the disks have, in one copy at least."""
 
 
 @dataclass(slots=True)
@@ -183,7 +199,12 @@ class TransactionScenario:
         self._history = simulation.history
         self._facts = TransactionFacts(simulation.history)
         self._view = ClusterView(simulation)
-        self._injector = FaultInjector(simulation, simulation.random("faults"), wiping=_never, damaged=_never_damaged)
+        self._injector = FaultInjector(
+            simulation, simulation.random("faults"), wiping=self._wiping, damaged=_never_damaged
+        )
+        self._losses = Losses(self._view, self._history)
+        self._has_wiped = False
+        self._has_lost = False
         self.fault_counts: dict[str, int] = {}
         self._workers: list[TransactionalProducer | TransactionalCopier] = []
         self._readers: list[TransactionReader] = []
@@ -191,11 +212,30 @@ class TransactionScenario:
         self._log_dirs = _TWO_LOG_DIRS if "move dir" in plan.chores else _TWO_LOG_DIRS[:1]
         simulation.broker_settings["log.dirs"] = ",".join(self._log_dirs)
         self._history.true_leader = self._view.leader
+        self._history.reconsider = self._losses.reconsider
+        self._history.on_allowed_loss.append(self._lost)
+        simulation.on_commit.append(self._committed)
         self._partitions = [TopicPartition(topic, n) for topic in (_ORIGINAL, _COPY) for n in range(plan.partitions)]
         if plan.is_compacted:
             self._facts.compacted.add(_ORIGINAL)
         for each in self._partitions:
             self._history.partition(each).is_compacted = each.topic in self._facts.compacted
+
+    def _wiping(self, machine: Machine) -> None:
+        """A broker's disk is about to be emptied."""
+        self._has_wiped = True
+        self._losses.wiped(machine)
+
+    def _lost(self, _: TopicPartition) -> None:
+        self._has_lost = True
+        self._history.count("losses of transactions")
+
+    def _committed(self, paths: list[str]) -> None:
+        """The coordination service has new znodes: look at partitions whose state they are."""
+        for path in paths:
+            topic_partition = partition_of_state(path) if path.endswith("/state") else None
+            if topic_partition is not None:
+                self._losses.state_changed(topic_partition)
 
     async def run(self) -> None:
         """From the first start to the checks."""
@@ -211,7 +251,7 @@ class TransactionScenario:
         watching.cancel()
         for machine in simulation.brokers:
             await simulation.stop(machine)
-        if not self._history.violations:
+        if not self._history.violations and not self._has_lost:
             check_markers(simulation, self._facts, {_ORIGINAL, _COPY})
 
     def _all_serve(self) -> bool:
@@ -248,6 +288,8 @@ class TransactionScenario:
             await asyncio.wait([task])
             if not task.cancelled():
                 task.result()
+        if self._has_wiped and not all(machine.is_running for machine in self._simulation.brokers):
+            await asyncio.sleep(_SESSION_ENDS_S)  # no broker comes back without its data before
 
     def _start_workers(self) -> None:
         plan, facts = self._plan, self._facts
@@ -318,7 +360,7 @@ class TransactionScenario:
         await self._all_stable()
         last = TransactionReader(self._client("last-reader"), self._facts, self._partitions)
         self._readers.append(last)
-        await simulation.until(self._all_in_sync, _HEAL_TIMEOUT_S, "all replicas are in sync")
+        await simulation.until(lambda: _all_in_sync(self._view), _HEAL_TIMEOUT_S, "all replicas are in sync")
         await simulation.until(last.has_reached_end, _CAUGHT_UP_S, "a new reader reads all")
         for reader in self._readers:
             reader.is_stopping = True
@@ -328,13 +370,8 @@ class TransactionScenario:
         for work in (*self._workers, *self._readers):
             if work.task.done():
                 work.task.result()
-        if not self._history.violations:
+        if not self._history.violations and not self._has_lost:
             self._check(last)
-
-    def _all_in_sync(self) -> bool:
-        """Whether no replica is behind, also of those that are on their way to other brokers."""
-        states = [(self._view.state(each), self._view.replicas(each)) for each in self._view.partitions()]
-        return all(state is not None and set(state.leader_and_isr.isr) == set(replicas) for state, replicas in states)
 
     async def _stop(self, workers: "list[TransactionalProducer] | list[TransactionalCopier]") -> None:
         for worker in workers:
@@ -378,12 +415,8 @@ def _values(seen: Seen, topic: str) -> list[bytes]:
     return [value for each, values in seen.items() if each.topic == topic for value in values.values()]
 
 
-def _never(_: Machine) -> None:
-    raise AssertionError("no fault of these runs takes the data of a disk")
-
-
-def _never_damaged(machine: Machine, *_: object) -> None:
-    _never(machine)
+def _never_damaged(*_: object) -> None:
+    raise AssertionError("no fault of these runs damages a log")
 
 
 def run_transaction_seed(seed: int, *, keep_trace: bool = False, plan: TransactionPlan | None = None) -> Result:
