@@ -59,6 +59,11 @@ def trials(seeds: str) -> dict[str, Trial]:
             ("tests/fault/test_replication_trials.py",),
             {"BARNABAS_RUNS": 20, "BARNABAS_KILLS": 5, "BARNABAS_ACKNOWLEDGED": 20_000},
         ),
+        "transactions": Trial(
+            "each record of a copy job in transactions once and in order; brokers, coordinators and the client killed",
+            ("tests/fault/test_transaction_trials.py",),
+            {"BARNABAS_RUNS": 20, "BARNABAS_KILLS": 5, "BARNABAS_RECORDS": 100_000},
+        ),
         "restarts": Trial(
             "one broker, or its coordination server, is killed: nothing acknowledged is lost or doubled",
             ("tests/fault/test_kill_trials.py",),

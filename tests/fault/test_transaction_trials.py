@@ -1,14 +1,17 @@
-"""kill -9 of leaders and coordinators at each moment of a transaction, and under a copy job: a
-transaction is there whole or not at all.
+"""kill -9 of leaders and coordinators at each moment of a transaction, and of these and the client
+in a copy job: a transaction is there whole or not at all.
 
-``BARNABAS_COPIES`` sets how many records the job copies (default 5,000; 100,000 for a full trial).
+``BARNABAS_RUNS`` clusters (default 1) see ``BARNABAS_KILLS`` kills each (default 2), while a job
+copies ``BARNABAS_RECORDS`` records (default 3,000). A full trial is 20 runs of 5 kills and 100,000
+records.
 """
 
 import os
-import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -19,13 +22,19 @@ from barnabas.client import Admin
 from barnabas.client.admin.topics import PartitionDescription, describe_topics
 from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.testing.processes import ProcessCluster
+from support.copy_job import CopyJob, Feed, LogFacts
+from support.copy_program import INPUT, NAME, OUTPUT
 from support.waiting import eventually
 
-COPIES = int(os.environ.get("BARNABAS_COPIES", "5000"))
-A_TRANSACTION = 250
+RUNS = int(os.environ.get("BARNABAS_RUNS", "1"))
+KILLS = int(os.environ.get("BARNABAS_KILLS", "2"))
+RECORDS = int(os.environ.get("BARNABAS_RECORDS", "3000"))
+A_TRANSACTION = min(750, RECORDS // 30)
 PARTITIONS = 3
+STANDSTILL_S = 240
+"""A job that copies nothing for so long hangs: an open transaction is aborted after a minute."""
 SETTINGS = {"min.insync.replicas": "2", "zookeeper.session.timeout.ms": "6000"}
-pytestmark = [pytest.mark.interop, pytest.mark.fault, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.interop, pytest.mark.fault, pytest.mark.timeout(600 + 120 * KILLS)]
 
 Victim = Callable[[ProcessCluster, str], int]
 
@@ -172,93 +181,105 @@ def test_a_transaction_survives_the_death_of_a_broker(
         cluster.start_broker(killed)
 
 
-class Copy:
-    """A job that copies a topic in transactions, until it has copied all."""
+def kill_a_leader(cluster: ProcessCluster, topic: str, partition: int) -> Callable[[], None]:
+    """Find the broker that leads a partition; what is returned kills it, and starts it again."""
+    killed = leader(cluster, topic, partition)
 
-    def __init__(self, cluster: ProcessCluster) -> None:
-        self._cluster = cluster
-        self.copied = 0
-        self.starts = 0
-        self.error: Exception | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    @property
-    def is_done(self) -> bool:
-        if self.error is not None:
-            raise self.error
-        return self.copied >= COPIES
-
-    def _run(self) -> None:
-        try:
-            while self.copied < COPIES:
-                self.starts += 1
-                self._copy()
-        except Exception as error:
-            self.error = error
-
-    def _copy(self) -> None:
-        """Copy until an error that ends a producer."""
-        settings = {"group.id": "copy", "auto.offset.reset": "earliest", "isolation.level": "read_committed"}
-        servers = self._cluster.bootstrap_servers
-        consumer = Consumer({"bootstrap.servers": servers, "enable.auto.commit": False, "log_level": 0, **settings})
-        producer = transactional_producer(self._cluster, "copy")
-        all_of_it = [TopicPartition("copy-in", partition) for partition in range(PARTITIONS)]
-        try:
-            while self.copied < COPIES:
-                committed = consumer.committed(all_of_it, timeout=60)
-                self.copied = sum(max(each.offset, 0) for each in committed)
-                consumer.assign([TopicPartition(each.topic, each.partition, max(each.offset, 0)) for each in committed])
-                self._copy_from_here(consumer, producer)
-        except KafkaException:
-            return  # the next producer fences this one
-        finally:
-            consumer.close()
-
-    def _copy_from_here(self, consumer: Consumer, producer: Producer) -> None:
-        """Copy until a transaction is aborted."""
-        while self.copied < COPIES:
-            messages = [each for each in consumer.consume(A_TRANSACTION, timeout=1) if each.error() is None]
-            if not messages:
-                continue
-            producer.begin_transaction()
-            for message in messages:
-                producer.produce("copy-out", message.value(), partition=message.partition())
-            try:
-                positions = consumer.position(consumer.assignment())
-                known = [each for each in positions if each.offset >= 0]
-                group = consumer.consumer_group_metadata()
-                repeated(partial(producer.send_offsets_to_transaction, known, group, 30))
-                repeated(partial(producer.commit_transaction, 30))
-            except KafkaException as error:
-                if not error.args[0].txn_requires_abort():
-                    raise
-                repeated(partial(producer.abort_transaction, 30))
-                return
-            self.copied += len(messages)
-
-
-def test_a_copy_job_copies_each_record_once_while_brokers_die(cluster: ProcessCluster) -> None:
-    """None is missing, none is there twice, and each partition is in order."""
-    for topic in ("copy-in", "copy-out"):
-        create(cluster, topic, PARTITIONS)
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
-    for number in range(COPIES):
-        producer.produce("copy-in", str(number), partition=number % PARTITIONS)
-        producer.poll(0)
-    assert producer.flush(60) == 0
-    transactional_producer(cluster, "first")  # the topic of transactions needs three brokers to be made
-    copy = Copy(cluster)
-    for number, topic in enumerate(("copy-out", TRANSACTIONS_TOPIC, OFFSETS_TOPIC, "copy-out", TRANSACTIONS_TOPIC)):
-        wanted = number * COPIES // 6
-        eventually(lambda wanted=wanted: copy.is_done or copy.copied >= wanted, timeout_s=120, what="the job goes on")
-        partition = 0 if topic == "copy-out" else partition_of("copy", 50)
-        killed = leader(cluster, topic, partition)
-        cluster.kill_broker(killed)
+    def kill() -> None:
+        cluster.kill(killed)
         # librdkafka asks a dead group coordinator until it is back, so it comes back.
         eventually(partial(is_led_by_another, cluster, topic, partition, killed), what="another broker leads")
         cluster.start_broker(killed)
-    eventually(lambda: copy.is_done, timeout_s=240, what="all is copied")
-    for partition in range(PARTITIONS):
-        expected = [str(number) for number in range(partition, COPIES, PARTITIONS)]
-        assert read_committed(cluster, "copy-out", partition) == expected
+
+    return kill
+
+
+VICTIMS = ("coordinator in a commit", "client", "leader", "group coordinator", "transaction coordinator")
+
+
+def attack(cluster: ProcessCluster, job: CopyJob, feed: Feed, victim: str, up_to: int) -> None:
+    """Let the job copy more, and kill one meanwhile."""
+    partitions = {"leader": (OUTPUT, 0), "group coordinator": (OFFSETS_TOPIC, partition_of(NAME, 50))}
+    coordinator = (TRANSACTIONS_TOPIC, partition_of(NAME, 50))
+    for topic, partition in (*partitions.values(), coordinator):
+        leader(cluster, topic, partition)  # all replicas are in sync
+    before = job.copied
+    if victim == "coordinator in a commit":
+        with cluster.killing_coordinator(NAME, restart=True) as kill:
+            feed.allow(up_to)
+            eventually(lambda: kill.is_done, timeout_s=STANDSTILL_S, what=f"a commit: {job.lines[-9:]}")
+        return
+    kill_it = (
+        partial(job.kill, timeout_s=STANDSTILL_S)
+        if victim == "client"
+        else kill_a_leader(cluster, *partitions.get(victim, coordinator))
+    )
+    feed.allow(up_to)
+    job.goes_on(before, timeout_s=STANDSTILL_S)
+    kill_it()
+
+
+@pytest.mark.parametrize("run", range(RUNS))
+def test_a_copy_job_copies_each_record_once_while_brokers_and_it_are_killed(
+    tmp_path: Path, run: int, record_property: Callable[[str, object], None]
+) -> None:
+    """None is missing, none is there twice, and each partition is in order."""
+    with ProcessCluster(3, settings=SETTINGS, data_dir=tmp_path, faults=True) as cluster:
+        for topic in (INPUT, OUTPUT):
+            create(cluster, topic, PARTITIONS)
+        servers = cluster.bootstrap_servers
+        share = RECORDS // (KILLS + 2)
+        with (
+            Feed(servers, PARTITIONS, RECORDS) as feed,
+            CopyJob(servers, PARTITIONS, RECORDS, A_TRANSACTION) as job,
+        ):
+            feed.allow(share)
+            job.goes_on(0, timeout_s=STANDSTILL_S)
+            victims = [VICTIMS[(run + number) % len(VICTIMS)] for number in range(KILLS)]
+            for number, victim in enumerate(victims, 2):
+                attack(cluster, job, feed, victim, number * share)
+            feed.finish()
+            while job.copied < RECORDS:
+                job.goes_on(job.copied, timeout_s=STANDSTILL_S)
+            job.finish(timeout_s=STANDSTILL_S)
+        facts = [
+            LogFacts.of(cluster.log_dir(leader(cluster, OUTPUT, partition)), OUTPUT, partition)
+            for partition in range(PARTITIONS)
+        ]
+        record_property("killed", ", ".join(victims))
+        record_property("transactions", dict(sum((each.markers for each in facts), Counter())))
+        record_property("clients that hung, and where", dict(Counter(job.hung)))
+        record_property("the job said", job.lines)
+        assert [each.appended_twice for each in facts] == [[]] * PARTITIONS
+        for partition in range(PARTITIONS):
+            expected = list(map(str, range(partition, RECORDS, PARTITIONS)))
+            assert read_committed(cluster, INPUT, partition) == expected
+            assert differences(expected, read_committed(cluster, OUTPUT, partition)) == ([], [], True)
+
+
+def differences(expected: list[str], found: list[str]) -> tuple[list[str], list[str], bool]:
+    """What is missing, what is there too often, and whether the rest is in order."""
+    missing, too_many = Counter(expected) - Counter(found), Counter(found) - Counter(expected)
+    known = set(expected)
+    order = [value for value in dict.fromkeys(found) if value in known]
+    return (
+        sorted(missing, key=int),
+        sorted(too_many, key=int),
+        order == [value for value in expected if value in set(found)],
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "result"),
+    [
+        (["1", "2", "3"], ([], [], True)),
+        (["1", "3"], (["2"], [], True)),
+        (["1", "2", "2", "3", "1"], ([], ["1", "2"], True)),
+        (["1", "3", "2"], ([], [], False)),
+    ],
+)
+def test_the_trial_sees_what_is_missing_doubled_or_out_of_order(
+    found: list[str], result: tuple[list[str], list[str], bool]
+) -> None:
+    """Each is a failure."""
+    assert differences(["1", "2", "3"], found) == result
