@@ -2,7 +2,7 @@
 
 Who may send them is a matter of authorization; what is refused without it are requests of the past:
 of a replaced controller, for or of an earlier life of a broker, of an earlier leader. The answers
-are those of Apache Kafka 3.9.
+are those of Apache Kafka 3.9. Requests of a controller that was never elected are refused as well.
 """
 
 import json
@@ -236,16 +236,40 @@ def test_fetches_in_a_replicas_name_from_where_no_replica_can_be_are_refused(
     facts.load.goes_on(200, "the load goes on")
 
 
-def test_a_broker_that_believed_a_controller_of_the_future_comes_back_whole_when_it_starts_again(facts: Facts) -> None:
-    """Its epoch looks like a real one, so the real controller is refused until then;
-    no record is at stake."""
-    number = (facts.epochs.controller() + 1) % BROKERS
-    future = UpdateMetadataRequest(
-        controller_id=7, controller_epoch=facts.controller_epoch + FAR, broker_epoch=facts.broker_epoch(number)
-    )
-    assert facts.ask(number, future, UPDATE_METADATA_VERSION).error_code == ErrorCode.NONE
-    facts.cluster.brokers[number].kill()
+@pytest.mark.parametrize("epoch", [1, 2**31 - 1], ids=["next", "last"])
+def test_a_controller_that_was_never_elected_is_refused(facts: Facts, epoch: int) -> None:
+    """Each of its requests costs it the connection; the real controller works on."""
+    before = facts.state()
+    for number in range(BROKERS):
+        future = {
+            "controller_epoch": max(epoch, facts.controller_epoch + 1),
+            "broker_epoch": facts.broker_epoch(number),
+        }
+        for message, version in (
+            (roles(facts, **future, leader_epoch=FAR), LEADER_AND_ISR_VERSION),
+            (deletion(**future, leader_epoch=FAR), STOP_REPLICA_VERSION),
+            (UpdateMetadataRequest(controller_id=7, **future), UPDATE_METADATA_VERSION),
+        ):
+            with pytest.raises(ConnectionError):
+                facts.ask(number, message, version)
+    assert facts.state() == before
+    facts.load.goes_on(200, "the load goes on")
+    # Each broker takes the roles and the metadata of the real controller.
+    facts.cluster.create(f"after-{epoch}")
+    facts.cluster.wait_until_in_sync(f"after-{epoch}")
+
+
+def test_a_controller_that_is_elected_after_a_forged_one_is_obeyed(facts: Facts) -> None:
+    """Its epoch is the one that was forged: by then the znode has it."""
+    epoch = facts.controller_epoch + 1
+    for number in range(BROKERS):
+        forged = UpdateMetadataRequest(controller_id=7, controller_epoch=epoch, broker_epoch=facts.broker_epoch(number))
+        with pytest.raises(ConnectionError):
+            facts.ask(number, forged, UPDATE_METADATA_VERSION)
+    controller = facts.epochs.controller()
+    facts.cluster.brokers[controller].kill()
     facts.load.goes_on(500, "the load goes on with the others")
-    facts.cluster.brokers[number].start()
+    facts.cluster.brokers[controller].start()
     facts.cluster.wait_until_in_sync(TOPIC)
+    assert facts.controller_epoch >= epoch
     facts.load.goes_on(500, "the load goes on with all")

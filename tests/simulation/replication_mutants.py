@@ -129,7 +129,7 @@ def forget_to_fence_by_the_broker_epoch() -> None:
     rewrite(
         ControlRequests,
         "check_epochs",
-        "broker_epoch != _NO_EPOCH and broker_epoch < self.broker_epoch()",
+        "broker_epoch != _NO_EPOCH and broker_epoch < self._broker_epoch()",
         "False",
     )
 

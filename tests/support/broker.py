@@ -19,6 +19,7 @@ from barnabas.broker.apis.first_updates import FirstUpdates
 from barnabas.broker.apis.later import AtController, LaterAnswers
 from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.steps import Steps
+from barnabas.broker.cluster.znodes import CONTROLLER_EPOCH
 from barnabas.broker.configuration import definitions as broker_settings
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.metadata.cache import MetadataCache
@@ -39,6 +40,7 @@ from barnabas.wire.kafka.frames import decode_response_header, encode_request
 from barnabas.wire.kafka.records.records import Record, build_batch
 from support.slicing import thread_at_once
 from support.transaction_coordinators import Coordinators
+from support.znode_steps import Znodes
 
 DATA_PATH_APIS = (
     "alter_replica_log_dirs",
@@ -201,6 +203,10 @@ class DataPath:
         **parts: Any,
     ) -> None:
         self.broker_epoch = -1
+        self.znodes = Znodes()
+        self.znodes.put(CONTROLLER_EPOCH, b"9")
+        self.perform: Callable[[Steps[None]], object] = self.znodes.perform
+        """Performs steps that read znodes."""
         self.config = BrokerConfig(
             broker_settings.DEFINITIONS.parse({"zookeeper.connect": "nowhere:1", **(settings or {})})
         )
@@ -257,7 +263,9 @@ class DataPath:
             "later": later,
             "first_updates": first_updates,
             "at_controller": AtController(first_updates, later, lambda: parts["controller"].is_active),
-            "control_requests": ControlRequests(runner.lane(), lambda: self.broker_epoch, self.replicas),
+            "control_requests": ControlRequests(
+                runner.lane(), lambda: self.broker_epoch, self.replicas, lambda steps: self.perform(steps)
+            ),
             "files": self.files,
             "purgatory": self.purgatory,
             "metadata": self.metadata,

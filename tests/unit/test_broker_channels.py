@@ -193,3 +193,14 @@ def test_a_broker_asks_itself_without_a_connection() -> None:
         assert peer.connections == []
 
     run(test)
+
+
+def test_a_broker_that_gives_itself_no_answer_is_as_one_that_closed_the_connection() -> None:
+    """The sender tries again."""
+
+    async def test(channels: Channels, _peer: Peer) -> None:
+        channels.call_self = lambda _key, _message, answered: answered(None)
+        with pytest.raises(ChannelError, match="no answer"):
+            await channels.send(0, update())
+
+    run(test)

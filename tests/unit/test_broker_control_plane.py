@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 
 from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.broker.cluster.steps import Steps
+from barnabas.broker.cluster.znodes import CONTROLLER_EPOCH
 from barnabas.broker.replication.partition import Follower, FollowerProgress, Leader, Partition
+from barnabas.wire.jute.errors import ErrorCode as Keeper
+from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.api_versions import ApiVersionsRequest
 from barnabas.wire.kafka.messages.leader_and_isr import (
@@ -107,6 +111,117 @@ def test_an_old_controller_and_news_for_an_earlier_life_are_refused(broker: Data
     update = UpdateMetadataRequest(controller_id=0, controller_epoch=4, broker_epoch=50)
     assert wire.ask(update, 8).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
     assert broker.replicas.partition(T0).leader_epoch == 0
+
+
+def update(controller_epoch: int) -> UpdateMetadataRequest:
+    return UpdateMetadataRequest(controller_id=0, controller_epoch=controller_epoch, broker_epoch=-1)
+
+
+def forged(controller_epoch: int) -> list[tuple[Any, int]]:
+    """A request of each kind, with its version."""
+    epochs = {"controller_id": 7, "controller_epoch": controller_epoch, "broker_epoch": -1}
+    return [(LeaderAndIsrRequest(**epochs), 7), (StopReplicaRequest(**epochs), 4), (UpdateMetadataRequest(**epochs), 8)]
+
+
+@pytest.mark.parametrize("kind", range(3))
+def test_an_epoch_to_which_no_controller_was_elected_changes_nothing(broker: DataPath, kind: int) -> None:
+    """Its connection is closed: a real controller would ask again. The real one is obeyed."""
+    broker.znodes.put(CONTROLLER_EPOCH, b"5")
+    wire = broker.connect()
+    assert leader_and_isr(wire, 0, controller_epoch=5) is ErrorCode.NONE
+    for epoch in (6, 2**31 - 1):
+        forger = broker.connect()
+        message, version = forged(epoch)[kind]
+        forger.post(message, version)
+        assert (forger.is_closed, forger.sent) == (True, [])
+    assert broker.replicas.controller_epoch == 5
+    assert broker.metadata.controller_id != 7
+    assert leader_and_isr(wire, 1, controller_epoch=5) is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("data", [None, b"", b"five"])
+def test_an_epoch_is_not_accepted_where_the_znode_has_none(broker: DataPath, data: bytes | None) -> None:
+    """No znode, and one that cannot be read as a number."""
+    broker.znodes.put(CONTROLLER_EPOCH, data)
+    if data is None:
+        broker.znodes.remove(CONTROLLER_EPOCH)
+    wire = broker.connect()
+    wire.post(update(1), 8)
+    assert (wire.is_closed, wire.sent, broker.replicas.controller_epoch) == (True, [], -1)
+
+
+def test_an_epoch_is_not_accepted_where_coordination_fails(broker: DataPath) -> None:
+    """The controller sends it again over another connection, and is obeyed then."""
+    perform = broker.perform
+
+    def fail(steps: Steps[None]) -> None:
+        next(steps)
+        with pytest.raises(StopIteration):
+            steps.throw(KeeperError(Keeper.SESSION_EXPIRED, CONTROLLER_EPOCH))
+
+    broker.perform = fail
+    wire = broker.connect()
+    wire.post(update(1), 8)
+    assert (wire.is_closed, wire.sent, broker.replicas.controller_epoch) == (True, [], -1)
+    broker.perform = perform
+    assert broker.connect().ask(update(1), 8).error_code == ErrorCode.NONE
+    assert broker.replicas.controller_epoch == 1
+
+
+def test_each_new_controller_costs_one_reading(broker: DataPath) -> None:
+    """However many requests it sends, and whoever sends older ones."""
+    read: list[Steps[None]] = []
+    broker.perform = lambda steps: (read.append(steps), broker.znodes.perform(steps))
+    wire = broker.connect()
+    for epoch in (3, 3, 9, 9, 8, 9):
+        broker.znodes.put(CONTROLLER_EPOCH, b"%d" % epoch)
+        wire.ask(update(epoch), 8)
+    assert len(read) == 2
+
+
+def test_a_controller_is_obeyed_while_the_epoch_of_the_next_is_read(broker: DataPath) -> None:
+    """A forged epoch does not hold it up where coordination is away."""
+    real, forger = broker.connect(), broker.connect()
+    assert leader_and_isr(real, 0, controller_epoch=9) is ErrorCode.NONE
+    waiting: list[Steps[None]] = []
+    broker.perform = waiting.append
+    forger.post(update(10), 8)
+    assert leader_and_isr(real, 1, controller_epoch=9) is ErrorCode.NONE
+    assert (forger.is_closed, forger.sent) == (False, [])
+    broker.znodes.perform(waiting.pop())
+    assert forger.is_closed
+
+
+def test_requests_that_wait_for_an_epoch_are_served_in_their_order(broker: DataPath) -> None:
+    """Those of a sender that is gone are not, because it may have sent them again."""
+    waiting: list[Steps[None]] = []
+    broker.perform = waiting.append
+    wires = [broker.connect() for _ in range(4)]
+    for number, wire in enumerate(wires):
+        wire.post(UpdateMetadataRequest(controller_id=number, controller_epoch=2, broker_epoch=-1), 8)
+    wires[3].close()
+    (steps,) = waiting
+    broker.znodes.perform(steps)
+    assert [wire.answer().error_code for wire in wires[:3]] == [ErrorCode.NONE] * 3
+    assert (wires[3].sent, broker.metadata.controller_id) == ([], 2)
+
+
+def test_what_comes_while_an_epoch_is_read_waits_for_another_reading(broker: DataPath) -> None:
+    """The first may have been before the election."""
+    waiting: list[Steps[None]] = []
+    broker.perform = waiting.append
+    first, second = broker.connect(), broker.connect()
+    first.post(update(9), 8)
+    (steps,) = waiting
+    reading = next(steps)
+    second.post(update(10), 8)
+    outcome = broker.znodes.outcome(reading)
+    broker.znodes.put(CONTROLLER_EPOCH, b"10")
+    again = steps.send(outcome)
+    assert (first.answer().error_code, second.sent, second.is_closed) == (ErrorCode.NONE, [], False)
+    with pytest.raises(StopIteration):
+        steps.send(broker.znodes.outcome(again))
+    assert second.answer().error_code == ErrorCode.NONE
 
 
 def test_another_topic_of_the_same_name_is_refused(broker: DataPath) -> None:

@@ -413,7 +413,9 @@ class BrokerComponents:
             later=later,
             first_updates=self.first_updates,
             at_controller=AtController(self.first_updates, later, lambda: self.controller.is_active),
-            control_requests=ControlRequests(self.runner.lane(), lambda: self.broker_epoch, self.replicas),
+            control_requests=ControlRequests(
+                self.runner.lane(), lambda: self.broker_epoch, self.replicas, self.interpreter.start
+            ),
             files=environment.files,
             purgatory=self.purgatory,
             metadata=self.metadata,

@@ -15,16 +15,30 @@ RULES = [
     Rule(
         "requests for an earlier life of the broker are refused",
         "broker/apis/control_requests.py",
-        "if broker_epoch != _NO_EPOCH and broker_epoch < self.broker_epoch():",
+        "if broker_epoch != _NO_EPOCH and broker_epoch < self._broker_epoch():",
         "if False:",
         "test_broker_control_plane.py::test_an_old_controller_and_news_for_an_earlier_life_are_refused",
     ),
     Rule(
         "requests of a replaced controller are refused",
         "broker/apis/control_requests.py",
-        "if not self.replicas.accept_controller_epoch(controller_epoch):",
+        "if not self._replicas.accept_controller_epoch(controller_epoch):",
         "if False:",
         "test_broker_control_plane.py::test_an_old_controller_and_news_for_an_earlier_life_are_refused",
+    ),
+    Rule(
+        "requests of a controller that was never elected are refused",
+        "broker/apis/control_requests.py",
+        "if request.message.controller_epoch <= self._elected_epoch:",
+        "if True:",
+        "test_broker_control_plane.py::test_an_epoch_to_which_no_controller_was_elected_changes_nothing",
+    ),
+    Rule(
+        "an epoch that is above the znode's is refused",
+        "broker/apis/control_requests.py",
+        "elif epoch <= self._elected_epoch:",
+        "elif True:",
+        "test_broker_control_plane.py::test_an_epoch_to_which_no_controller_was_elected_changes_nothing",
     ),
     Rule(
         "the controller epoch does not go back",

@@ -1,34 +1,70 @@
 """What the controller's requests have in common: LeaderAndIsr, StopReplica, UpdateMetadata.
 
+A broker refuses requests of an epoch below the highest that it has accepted. So a forged request of
+a very high epoch would lock the real controller out until the broker's next start. An epoch is
+accepted only after ``/controller_epoch`` was at least that high; it is read once for each new
+controller, aside from the requests of the one before. What the znode does not confirm gets no
+answer: the connection is closed. A controller sends such a request again, so nothing is lost
+where this broker's member of an ensemble is behind. It takes any error for an answer, ours as well
+as Apache's.
+
 In Kafka: `KafkaApis.isBrokerEpochStale` and the check of the controller epoch in `ReplicaManager`.
+Its brokers accept any higher epoch.
 """
 
+import logging
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import Any
 
 from barnabas.base.tasks import Lane, Task
 from barnabas.broker.apis.later import answer_failure
+from barnabas.broker.cluster.steps import Read, Steps, Znode
+from barnabas.broker.cluster.znodes import CONTROLLER_EPOCH, ZnodeFormatError, decode_controller_epoch
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.requests.request import Request
+from barnabas.wire.jute.errors import KeeperError
+from barnabas.wire.kafka.api import api
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = ["ControlRequests"]
+__all__ = ["ControlRequests", "error_response"]
+
+logger = logging.getLogger(__name__)
 
 _NO_EPOCH = -1
 
 
-@dataclass(frozen=True, slots=True)
 class ControlRequests:
-    """Serves them in their order, and refuses those that are outdated."""
+    """Serves them in order; refuses what is outdated, or of a controller that was never elected."""
 
-    lane: Lane
-    broker_epoch: Callable[[], int]
-    """The czxid of this broker's znode in /brokers/ids; -1 while it is not registered."""
-    replicas: ReplicaManager
+    def __init__(
+        self,
+        lane: Lane,
+        broker_epoch: Callable[[], int],
+        replicas: ReplicaManager,
+        start: Callable[[Steps[None]], object],
+    ) -> None:
+        """``broker_epoch`` gives the czxid of this broker's znode in /brokers/ids, -1 while it is
+        not registered. ``start`` performs steps in the background."""
+        self._lane = lane
+        self._broker_epoch = broker_epoch
+        self._replicas = replicas
+        self._start = start
+        self._elected_epoch = _NO_EPOCH
+        """The highest that ``/controller_epoch`` was seen to have."""
+        self._unconfirmed: deque[tuple[Request, Task[None]]] = deque()
+        """Requests of higher epochs, in their order."""
+        self._is_reading = False
 
     def serve(self, request: Request, work: Task[None]) -> None:
         """Do work that answers ``request`` when the work of those before it is done."""
-        self.lane.start(work, failed=answer_failure, about=request)
+        if request.message.controller_epoch <= self._elected_epoch:
+            self._begin(request, work)
+            return
+        self._unconfirmed.append((request, work))
+        if not self._is_reading:
+            self._is_reading = True
+            self._start(self._confirm())
 
     def check_epochs(self, broker_epoch: int, controller_epoch: int) -> None:
         """Reject a request meant for an earlier life of this broker (KIP-380), or sent by a
@@ -36,7 +72,57 @@ class ControlRequests:
 
         Raises `KafkaError`: STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH.
         """
-        if broker_epoch != _NO_EPOCH and broker_epoch < self.broker_epoch():
+        if broker_epoch != _NO_EPOCH and broker_epoch < self._broker_epoch():
             raise KafkaError(ErrorCode.STALE_BROKER_EPOCH)
-        if not self.replicas.accept_controller_epoch(controller_epoch):
+        if not self._replicas.accept_controller_epoch(controller_epoch):
             raise KafkaError(ErrorCode.STALE_CONTROLLER_EPOCH)
+
+    def _begin(self, request: Request, work: Task[None]) -> None:
+        self._lane.start(work, failed=answer_failure, about=request)
+
+    def _confirm(self) -> Steps[None]:
+        """Read the epoch for those that wait, then for those that have come meanwhile."""
+        try:
+            while self._unconfirmed:
+                asked = len(self._unconfirmed)
+                self._elected_epoch = max(self._elected_epoch, (yield from _read_epoch()))
+                waiting, self._unconfirmed = self._unconfirmed, deque()
+                for number, (request, work) in enumerate(waiting):
+                    self._decide(request, work, may_wait=number >= asked)
+        finally:
+            self._is_reading = False
+
+    def _decide(self, request: Request, work: Task[None], *, may_wait: bool) -> None:
+        epoch = request.message.controller_epoch
+        if request.is_abandoned:  # its sender may have sent later ones over another connection
+            work.close()
+        elif epoch <= self._elected_epoch:
+            self._begin(request, work)
+        elif may_wait:
+            self._unconfirmed.append((request, work))
+        else:
+            logger.warning(
+                "%r is of controller epoch %d, but %s is at most %d",
+                request,
+                epoch,
+                CONTROLLER_EPOCH,
+                self._elected_epoch,
+            )
+            work.close()
+            request.fail(ErrorCode.NETWORK_EXCEPTION)
+
+
+def _read_epoch() -> Steps[int]:
+    """What ``/controller_epoch`` has; -1 where that cannot be known."""
+    try:
+        znodes: list[Znode | None] = yield Read([CONTROLLER_EPOCH])
+        return _NO_EPOCH if znodes[0] is None else decode_controller_epoch(znodes[0].data)
+    except (KeeperError, ZnodeFormatError) as error:
+        logger.warning("The controller epoch could not be read: %s", error)
+        return _NO_EPOCH
+
+
+def error_response(message: Any, _version: int, code: ErrorCode) -> Any:
+    """The response with an error of the whole request. None, which closes the connection, where
+    the controller must send it again."""
+    return None if code is ErrorCode.NETWORK_EXCEPTION else api(message.API_KEY).response(error_code=code)

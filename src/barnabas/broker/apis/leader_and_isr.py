@@ -19,7 +19,7 @@ from typing import NamedTuple
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.base.tasks import Beside, Runner, Task
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.control_requests import ControlRequests
+from barnabas.broker.apis.control_requests import ControlRequests, error_response
 from barnabas.broker.replication.partition import StateChange
 from barnabas.broker.replication.replica_manager import ReplicaManager, new_folders, write_leader_epochs
 from barnabas.broker.requests.request import Request
@@ -136,5 +136,6 @@ API = ApiHandler(
         services.replicas,
         services.log_dirs,
     ),
+    error_response,
     inter_broker=True,
 )

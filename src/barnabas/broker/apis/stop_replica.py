@@ -16,7 +16,7 @@ from typing import NamedTuple
 from barnabas.base.ids import NO_LEADER_EPOCH, TopicPartition
 from barnabas.base.tasks import Task
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.control_requests import ControlRequests
+from barnabas.broker.apis.control_requests import ControlRequests, error_response
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.requests.request import Request
 from barnabas.log.dirs.log_dirs import LogDirs
@@ -84,5 +84,6 @@ API = ApiHandler(
     4,
     handle,
     lambda services: Parts(services.clock.wall_ms, services.control_requests, services.replicas, services.log_dirs),
+    error_response,
     inter_broker=True,
 )

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from barnabas.base.tasks import Task
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.control_requests import ControlRequests
+from barnabas.broker.apis.control_requests import ControlRequests, error_response
 from barnabas.broker.apis.first_updates import FirstUpdates
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.requests.request import Request
@@ -51,5 +51,6 @@ API = ApiHandler(
     8,
     handle,
     lambda services: Parts(services.first_updates, services.control_requests, services.metadata),
+    error_response,
     inter_broker=True,
 )

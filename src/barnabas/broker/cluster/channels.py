@@ -149,7 +149,11 @@ class Channels:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         def on_response(response: Any) -> None:
-            if not answer.done():
+            if answer.done():
+                return
+            if response is None:  # another broker would see that its connection is closed
+                answer.set_exception(ChannelError("This broker gave no answer"))
+            else:
                 answer.set_result(response)
 
         self.call_self(ApiKey(message.API_KEY), message, on_response)
