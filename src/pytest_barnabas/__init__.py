@@ -29,7 +29,7 @@ __all__ = ["barnabas_cluster", "barnabas_flow", "barnabas_session_cluster", "bar
 
 _MARK = "barnabas"
 _PACKAGES = ("barnabas", "pyspark_barnabas")
-_OPTIONS = ("brokers", "settings", "data_dir", "racks", "zk_servers", "kafka_version", "security", "users")
+_OPTIONS = ("brokers", "settings", "data_dir", "racks", "zk_servers", "kafka_version", "security", "users", "features")
 _SECURITY_HINTS = {"acls": "; brokers have no ACLs"} | dict.fromkeys(
     ("security_protocol", "tls", "ssl", "sasl"), '; security="SASL_SSL" secures a cluster'
 )
@@ -56,8 +56,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the mark with the options of a test's cluster."""
     config.addinivalue_line(
         "markers",
-        f"{_MARK}(brokers=1, settings=None, racks=0, zk_servers=1, kafka_version=None, security=None, users=None): "
-        "options of the fixture barnabas_cluster",
+        f"{_MARK}(brokers=1, settings=None, racks=0, zk_servers=1, kafka_version=None, security=None, users=None, "
+        "features=None): options of the fixture barnabas_cluster",
     )
 
 

@@ -97,6 +97,30 @@ def test_the_same_options_start_the_same(tmp_path: Path) -> None:
     assert plan(tmp_path, *options).brokers == start(tmp_path, *options).brokers == plan(tmp_path, *options).brokers
 
 
+def test_a_new_cluster_has_the_levels_that_are_asked_for(tmp_path: Path) -> None:
+    """None unless it is said. Later starts keep the file, and refuse other levels."""
+    for name in ("none", "two"):
+        (tmp_path / name).mkdir()
+    start(tmp_path / "none")
+    assert "new.cluster.features" not in texts(tmp_path / "none")
+    asked = ("--feature", "transaction.version=2")
+    start(tmp_path / "two", *asked)
+    assert texts(tmp_path / "two")["new.cluster.features"] == "transaction.version=2"
+    start(tmp_path / "two")
+    start(tmp_path / "two", *asked)
+    assert texts(tmp_path / "two")["new.cluster.features"] == "transaction.version=2"
+    for directory, level in (("two", 1), ("none", 2)):
+        with pytest.raises(BarnabasError, match="--feature is for a new cluster"):
+            plan(tmp_path / directory, "--feature", f"transaction.version={level}")
+
+
+@pytest.mark.parametrize("level", ["transaction.version", "transaction.version=3", "other=1"])
+def test_a_level_that_brokers_do_not_have_is_refused(tmp_path: Path, level: str) -> None:
+    """Before anything is written."""
+    with pytest.raises(BarnabasError, match="--feature: "):
+        plan(tmp_path, "--feature", level)
+
+
 def test_a_data_dir_of_an_earlier_version_starts_unchanged(tmp_path: Path) -> None:
     """Data dirs that were made before there was a note of their place."""
     first = start(tmp_path, "--brokers", "2")

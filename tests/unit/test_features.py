@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from barnabas.base.errors import ConfigError
 from barnabas.broker.cluster.feature_znode import FeatureZnode, decode_feature, encode_feature
 from barnabas.broker.cluster.znodes import BrokerInfo, Endpoint, ZnodeFormatError, broker_path, encode_broker
+from barnabas.broker.configuration.definitions import DEFINITIONS
 from barnabas.broker.configuration.protocol_version import FeatureVersioning, feature_versioning, wrong_protocol_version
 from barnabas.broker.controller.broker_change import process_broker_change
 from barnabas.broker.controller.features import (
@@ -148,6 +150,70 @@ def test_a_new_cluster_has_an_enabled_znode_without_features(cluster: Controlled
     """What is finalized is for the owner to say."""
     assert stored(cluster) == ({"features": {}, "version": 2, "status": 1}, 0)
     assert (dict(cluster.context.features.levels), cluster.context.features.epoch) == ({}, 0)
+
+
+def new_cluster(levels: dict[str, int], *features: dict[str, Any] | None) -> ControlledCluster:
+    """A cluster with a broker for each registration, which finalizes these levels if it is new."""
+    made = ControlledCluster()
+    made.znodes.remove("/feature")
+    made.context.new_cluster_features = levels
+    for broker, registered in enumerate(features):
+        register(made, broker, registered)
+    return made
+
+
+def test_a_new_cluster_finalizes_what_it_is_asked_for() -> None:
+    """With the znode itself: no client sees the cluster without it. Level 0 is none."""
+    made = new_cluster({TRANSACTION_VERSION: 2}, None, None)
+    made.znodes.perform(set_up_feature_versioning(made.context))
+    assert stored(made) == (
+        {"features": {TRANSACTION_VERSION: {"max_version_level": 2}}, "version": 2, "status": 1},
+        0,
+    )
+    assert made.context.features.level(TRANSACTION_VERSION) == 2
+    none = new_cluster({TRANSACTION_VERSION: 0}, None)
+    none.znodes.perform(set_up_feature_versioning(none.context))
+    assert stored(none)[0]["features"] == {}
+
+
+def test_a_cluster_with_a_znode_keeps_its_levels(cluster: ControlledCluster) -> None:
+    """What a new one would finalize does not matter."""
+    cluster.context.new_cluster_features = {TRANSACTION_VERSION: 2}
+    cluster.znodes.perform(set_up_feature_versioning(cluster.context))
+    assert stored(cluster) == ({"features": {}, "version": 2, "status": 1}, 0)
+
+
+def test_a_new_cluster_with_a_broker_that_lacks_a_feature_finalizes_none() -> None:
+    """That broker would stop, as one of Apache Kafka 3.9 does."""
+    made = new_cluster({TRANSACTION_VERSION: 2}, None, {})
+    made.znodes.perform(set_up_feature_versioning(made.context))
+    assert stored(made)[0]["features"] == {}
+
+
+def test_an_old_protocol_version_finalizes_nothing_in_a_new_cluster() -> None:
+    """It has no features."""
+    made = new_cluster({TRANSACTION_VERSION: 2}, None)
+    made.context.feature_versioning = FeatureVersioning(False, 1)
+    made.znodes.perform(set_up_feature_versioning(made.context))
+    assert stored(made)[0] == {"features": {}, "version": 1, "status": 0}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("transaction.version", "equals sign not found"),
+        ("transaction.version=x", "unable to parse x as a short"),
+        ("transaction.version=3", "has the levels 0 to 2, not 3"),
+        ("transaction.version=-1", "has the levels 0 to 2, not -1"),
+        ("transaction.version=40000", "unable to parse 40000 as a short"),
+        ("group.version=1", "Unsupported feature: group.version"),
+        ("transaction.version=1,transaction.version=2", "specified more than once"),
+    ],
+)
+def test_levels_that_no_new_cluster_can_have_end_the_start(text: str, message: str) -> None:
+    """As wrong values of other properties do."""
+    with pytest.raises(ConfigError, match=message):
+        DEFINITIONS.parse({"zookeeper.connect": "h:1", "new.cluster.features": text})
 
 
 def test_a_new_controller_keeps_what_is_finalized(cluster: ControlledCluster) -> None:

@@ -12,6 +12,8 @@ from confluent_kafka import Consumer, Producer
 from kazoo.client import KazooClient
 
 from barnabas.base.errors import BarnabasError
+from barnabas.broker.metadata.features import TRANSACTION_VERSION
+from barnabas.client.admin.features import describe_features
 from barnabas.client.admin.topics import describe_topics
 from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.testing import Cluster, ProcessCluster, processes
@@ -41,6 +43,20 @@ def test_what_a_client_produces_a_group_consumes() -> None:
         cluster.create_topic("orders", partitions=2)
         produce(cluster, "orders", "a", "b")
         assert sorted(consume(cluster, "orders", 2)) == ["a", "b"]
+
+
+@pytest.mark.parametrize(("features", "level"), [(None, 0), ({TRANSACTION_VERSION: 2}, 2)])
+def test_a_cluster_has_the_levels_that_a_test_asks_for(features: dict[str, int] | None, level: int) -> None:
+    """From its start; none is the default."""
+    with Cluster(features=features) as cluster, AdminConnection(cluster.bootstrap_servers) as connection:
+        (found,) = describe_features(connection).features
+        assert (found.name, found.finalized) == (TRANSACTION_VERSION, level)
+
+
+def test_a_level_that_is_not_supported_is_refused_before_the_start() -> None:
+    """With those that are."""
+    with pytest.raises(BarnabasError, match="has the levels 0 to 2, not 9"):
+        Cluster(features={TRANSACTION_VERSION: 9})
 
 
 def test_every_broker_knows_a_topic_when_its_creation_returns() -> None:

@@ -50,7 +50,7 @@ from barnabas.broker.groups.service import GroupService
 from barnabas.broker.membership.death_watch.service import DeathWatch
 from barnabas.broker.membership.service import BrokerLifecycle, LifecycleDependencies
 from barnabas.broker.metadata.cache import MetadataCache
-from barnabas.broker.metadata.features import TRANSACTION_VERSION, FeatureCache
+from barnabas.broker.metadata.features import TRANSACTION_VERSION, FeatureCache, parse_levels
 from barnabas.broker.metadata.service import FeatureListener
 from barnabas.broker.monitoring.figures import Monitored
 from barnabas.broker.monitoring.service import MetricsServer
@@ -590,6 +590,7 @@ def _controller_settings(config: BrokerConfig, inter_broker_listener: str) -> Co
         imbalance_check_interval_s=config["leader.imbalance.check.interval.seconds"],
         imbalance_percent=config["leader.imbalance.per.broker.percentage"],
         feature_versioning=_feature_versioning(config),
+        new_cluster_features=parse_levels(config["new.cluster.features"]),
     )
 
 

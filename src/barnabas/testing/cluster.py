@@ -23,6 +23,7 @@ from barnabas.base.private_files import make_private_dirs
 from barnabas.base.settings import list_text
 from barnabas.broker.apis.releases import check_release
 from barnabas.broker.metadata.cache import MetadataCache
+from barnabas.broker.metadata.features import checked_levels
 from barnabas.broker.server import BrokerServer
 from barnabas.client.admin.groups import prepare_groups
 from barnabas.client.admin.topics import create_topic
@@ -74,7 +75,8 @@ class Cluster:
     beyond the cluster's life, ``racks`` spreads the brokers over as many racks; with
     ``kafka_version`` ("2.1" to "3.9") clients find the API versions of that release of Kafka, and
     no newer ones. With ``security`` (SSL, SASL_PLAINTEXT or SASL_SSL) clients connect with what
-    `client_properties` says; ``users`` are the passwords of those who may, by name. Methods may be
+    `client_properties` says; ``users`` are the passwords of those who may, by name. A new cluster
+    finalizes ``features``, levels by name, such as ``{"transaction.version": 2}``. Methods may be
     called from any thread; they return when the thing is done.
 
     Faults name a server by its broker id, or as "zookeeper" ("zookeeper1" and so on
@@ -92,6 +94,7 @@ class Cluster:
         kafka_version: str | None = None,
         security: str | None = None,
         users: Mapping[str, str] | None = None,
+        features: Mapping[str, int] | None = None,
     ) -> None:
         if brokers < 1:
             raise BarnabasError(f"a cluster of {brokers} brokers: at least one is needed")
@@ -103,6 +106,8 @@ class Cluster:
         self._kafka_version = kafka_version
         self._ids = range(brokers)
         self._settings = dict(settings or {})
+        if features:
+            self._settings["new.cluster.features"] = checked_levels(features)
         self._racks = racks
         self._temporary = (
             None if data_dir else tempfile.TemporaryDirectory(prefix="barnabas-", ignore_cleanup_errors=True)

@@ -16,6 +16,7 @@ from barnabas.broker.configuration.refused import NOT_LISTED, ROWS_REFUSED, wron
 from barnabas.broker.configuration.security_settings import ROWS_SECURITY, listener_setting
 from barnabas.broker.configuration.table import BrokerRow, UpdateMode, read_broker_table
 from barnabas.broker.configuration.without_effect import DYNAMIC_THREADS, ROWS_WITHOUT_EFFECT, WITHOUT_EFFECT
+from barnabas.broker.metadata.features import wrong_levels
 from barnabas.security.jaas import JAAS_FILE
 
 __all__ = [
@@ -44,6 +45,7 @@ def _wrong_caps(text: str) -> str | None:
 
 
 _CHECKS: dict[str, ValueCheck] = {
+    "feature-levels": wrong_levels,
     "gzip-level": _gzip_level,
     "host-counts": _wrong_caps,
     "protocol-version": wrong_protocol_version,
@@ -70,6 +72,9 @@ reserved.broker.max.id int [0,...] - 1000
 inter.broker.protocol.version string protocol-version - 3.9-IV0
     Below 2.7, no feature can be finalized (KIP-584); below 3.3, the znode /feature has its older
     format. Brokers speak the protocol of Kafka 3.9 among themselves, whatever it says.
+new.cluster.features list feature-levels - ''
+    Features, such as transaction.version=2, that the first controller of a new cluster finalizes:
+    one without the znode /feature. Later `barnabas features` changes them (ours; not in Kafka).
 broker.rack string - - -
     The rack of this broker, for the placement of replicas and for reads from the nearest replica.
 delete.topic.enable boolean - - true

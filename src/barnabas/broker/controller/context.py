@@ -5,7 +5,7 @@ partitions and replicas.
 alone. It decides nothing; the other modules of this folder do.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -90,6 +90,8 @@ class ControllerContext:
     epoch_version: int = 0
     delete_topic_enabled: bool = True
     feature_versioning: FeatureVersioning = CURRENT
+    new_cluster_features: Mapping[str, int] = field(default_factory=dict)
+    """What is finalized where no znode says what is."""
     features: FeatureCache = field(default_factory=FeatureCache)
     """The broker's own: what is finalized while it is controller."""
     has_read_znodes: bool = False

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from barnabas.broker.cluster.feature_znode import FeatureZnode, decode_feature, encode_feature
 from barnabas.broker.cluster.steps import Create, Read, SetData, Steps, Write, WriteResult, Written, Znode
 from barnabas.broker.cluster.znodes import FEATURE, ZnodeFormatError
+from barnabas.broker.controller.broker_change import read_brokers
 from barnabas.broker.controller.context import ControllerContext
 from barnabas.broker.controller.request_batch import RequestBatch
 from barnabas.broker.metadata.features import NO_EPOCH, SUPPORTED, incompatible_features
@@ -51,7 +52,7 @@ def set_up_feature_versioning(context: ControllerContext) -> Steps[None]:
     """Bring ``/feature`` to what inter.broker.protocol.version asks for; finalized levels stay.
 
     With a version lower than 2.7 the znode is disabled and empty. Above, one that is missing is
-    made without features: which are finalized is for the cluster's owner to say.
+    made with those of new.cluster.features, which is empty unless the cluster's owner sets it.
     """
     versioning = context.feature_versioning
     znodes: list[Znode | None] = yield Read([FEATURE])
@@ -64,6 +65,8 @@ def set_up_feature_versioning(context: ControllerContext) -> Steps[None]:
         return
     is_kept = versioning.is_enabled and existing is not None and existing.is_enabled
     levels = existing.levels if is_kept and existing is not None else {}
+    if znode is None and versioning.is_enabled:
+        levels = yield from _new_cluster_features(context)
     wanted = FeatureZnode(versioning.znode_version, versioning.is_enabled, levels)
     version = _ABSENT if znode is None else znode.version
     if wanted != existing:
@@ -71,6 +74,20 @@ def set_up_feature_versioning(context: ControllerContext) -> Steps[None]:
             logger.warning("%s is disabled and lists features: %s", FEATURE, dict(existing.levels))
         version = yield from _write(wanted, version)
     context.features.learn(wanted, version)
+
+
+def _new_cluster_features(context: ControllerContext) -> Steps[Mapping[str, int]]:
+    """What a new cluster finalizes: what is asked for, if each broker that has registered
+    supports it."""
+    levels = {name: level for name, level in context.new_cluster_features.items() if level > 0}
+    if not levels:
+        return {}
+    brokers = yield from read_brokers(context)
+    if any(incompatible_features(info.features, levels) for info in brokers.values()):
+        logger.warning("new.cluster.features is not finalized: registered brokers do not support it")
+        return {}
+    logger.info("Finalized features of the new cluster: %s", levels)
+    return levels
 
 
 def _decode(znode: Znode | None) -> FeatureZnode | None:

@@ -10,8 +10,8 @@ broker's controller epoch.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from barnabas.base.errors import BarnabasError
@@ -79,6 +79,7 @@ class ControllerSettings:
     imbalance_check_interval_s: int = 300
     imbalance_percent: int = 10
     feature_versioning: FeatureVersioning = CURRENT
+    new_cluster_features: Mapping[str, int] = field(default_factory=dict)
 
 
 class _ActiveTerm:
@@ -381,6 +382,7 @@ class Controller:
             *term,
             delete_topic_enabled=settings.delete_topic_enabled,
             feature_versioning=settings.feature_versioning,
+            new_cluster_features=settings.new_cluster_features,
             features=self._features,
         )
         logger.info("Broker %d is controller, in epoch %d", self._broker_id, term.epoch)

@@ -19,10 +19,11 @@ Brokers of Apache Kafka 3.9 in ZooKeeper mode support no feature at all. One tha
 In Kafka: `BrokerFeatures`, and the features of `ZkMetadataCache`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from barnabas.base.errors import BarnabasError
+from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.base.numbers import whole_number
 from barnabas.broker.cluster.feature_znode import FeatureZnode
 
 __all__ = [
@@ -33,8 +34,12 @@ __all__ = [
     "FeatureCache",
     "IncompatibleFeaturesError",
     "LevelRange",
+    "checked_levels",
     "incompatible_features",
+    "levels_text",
+    "parse_levels",
     "registered_features",
+    "wrong_levels",
 ]
 
 TRANSACTION_VERSION = "transaction.version"
@@ -53,6 +58,56 @@ class LevelRange(NamedTuple):
 
 SUPPORTED: Mapping[str, LevelRange] = {TRANSACTION_VERSION: LevelRange(0, TRANSACTION_V2)}
 _LOWEST_REGISTERED = 1
+_MAX_LEVEL = 32_767
+
+
+def parse_levels(texts: Iterable[str]) -> dict[str, int]:
+    """Levels by their features, from texts such as ``transaction.version=2``.
+
+    Raises `ConfigError` in the words of Kafka's tools."""
+    levels: dict[str, int] = {}
+    for text in texts:
+        name, equals, level = (part.strip() for part in text.partition("="))
+        if not equals:
+            raise ConfigError(f"Can't parse feature=level string {text}: equals sign not found.")
+        try:
+            number = whole_number(level)
+        except ValueError:
+            number = _MAX_LEVEL + 1
+        if not -_MAX_LEVEL <= number <= _MAX_LEVEL:
+            raise ConfigError(f"Can't parse feature=level string {text}: unable to parse {level} as a short.")
+        if name in levels:
+            raise ConfigError(f"Feature {name} was specified more than once.")
+        levels[name] = number
+    return levels
+
+
+def levels_text(levels: Mapping[str, int]) -> str:
+    """The value of ``new.cluster.features`` for these levels."""
+    return ",".join(f"{name}={level}" for name, level in levels.items())
+
+
+def checked_levels(levels: Mapping[str, int]) -> str:
+    """The same for levels of a caller; raises `BarnabasError` for those that are not supported."""
+    text = levels_text(levels)
+    if wrong := wrong_levels(text.split(",")):
+        raise BarnabasError(f"features: {wrong}")
+    return text
+
+
+def wrong_levels(texts: Iterable[str]) -> str | None:
+    """What is wrong with the levels that a new cluster is to finalize; None if nothing."""
+    try:
+        levels = parse_levels(texts)
+    except ConfigError as error:
+        return str(error)
+    for name, level in levels.items():
+        supported = SUPPORTED.get(name)
+        if supported is None:
+            return f"Unsupported feature: {name}. Supported features are: {', '.join(SUPPORTED)}"
+        if not supported.lowest <= level <= supported.highest:
+            return f"{name} has the levels {supported.lowest} to {supported.highest}, not {level}"
+    return None
 
 
 class IncompatibleFeaturesError(BarnabasError):

@@ -31,6 +31,7 @@ __all__ = ["BrokersPlan", "check_settings", "plan_brokers"]
 _DEFAULT_PORT = 9092
 _METRICS = "metrics.http.address"
 _RACK = "broker.rack"
+_FEATURES = "new.cluster.features"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +75,15 @@ def plan_brokers(
     metrics = _metrics(given, held, addresses)
     connect = _connect(held, coordination)
     racks = _racks(given.racks, held, count)
+    features = _new_cluster_features(given, held, directory)
     files = []
     for number in range(count):
         texts = dict(held.brokers.get(number, {}))
         new = _new_properties(directory, number, count, addresses[number], connect, security_plan)
         if rack := racks[number]:
             new[_RACK] = rack
+        if features:
+            new[_FEATURES] = features
         changes: dict[str, str | None] = {}
         if texts:
             changes |= security_plan.changed
@@ -193,6 +197,27 @@ def _racks(wanted: int | None, held: HeldCluster, count: int) -> list[str | None
             sizes[rack] += 1
         racks.append(rack)
     return racks
+
+
+def _new_cluster_features(given: argparse.Namespace, held: HeldCluster, directory: Path) -> str:
+    """What a new cluster finalizes; an old one keeps what it has.
+
+    Raises `BarnabasError` for levels that differ from those with which the cluster was made."""
+    from barnabas.broker.metadata.features import levels_text, parse_levels, wrong_levels
+
+    if wrong := wrong_levels(given.feature or ()):
+        raise BarnabasError(f"--feature: {wrong}")
+    asked = parse_levels(given.feature or ())
+    if not held.brokers and not given.zookeeper:
+        return levels_text(asked)
+    made_with = parse_levels(filter(None, next(iter(held.brokers.values()), {}).get(_FEATURES, "").split(",")))
+    if any(made_with.get(name, 0) != level for name, level in asked.items()):
+        where = directory if held.brokers else given.zookeeper
+        raise BarnabasError(
+            f"--feature is for a new cluster, and {where} may have one with other levels: start it without the option, and "
+            "change them with barnabas features upgrade or downgrade"
+        )
+    return ""
 
 
 def _new_properties(

@@ -27,6 +27,10 @@ _METRICS_HELP = (
     "show metrics to Prometheus on http://HOST:PORT/metrics, the first broker's there, the others' on the ports that follow; "
     "0: any free (default: nowhere)"
 )
+_FEATURE_HELP = (
+    "finalize this level of a feature in a new cluster, such as transaction.version=2 (default: none); may be repeated. "
+    "barnabas features changes it later"
+)
 
 
 def up_parser() -> ToolParser:
@@ -84,6 +88,7 @@ def up_parser() -> ToolParser:
         metavar="NAME=VALUE",
         help="a broker property, for all brokers; may be repeated",
     )
+    made.add_argument("--feature", action="append", metavar="NAME=LEVEL", help=_FEATURE_HELP)
     made.add_argument("-d", "--detach", action="store_true", help=_DETACH_HELP)
     return made
 

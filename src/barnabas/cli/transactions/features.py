@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.base.errors import BarnabasError, ConfigError
-from barnabas.base.numbers import whole_number
+from barnabas.broker.metadata.features import parse_levels
 from barnabas.cli.connection.connect import connect
 from barnabas.cli.options.tool_parser import ToolParser
 from barnabas.cli.output.tables import print_json
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_MAX_LEVEL = 32_767
 _DONE = {"upgrade": "upgraded", "downgrade": "downgraded", "disable": "disabled"}
 
 
@@ -90,26 +89,12 @@ def _describe(connection: "AdminConnection", given: argparse.Namespace) -> int:
 
 
 def _levels(given: argparse.Namespace) -> dict[str, int]:
-    levels: dict[str, int] = {}
-    for text in given.feature:
-        name, level = (text, 0) if given.action == "disable" else _name_and_level(text)
-        if name in levels:
-            raise ConfigError(f"Feature {name} was specified more than once.")
-        levels[name] = level
+    if given.action != "disable":
+        return parse_levels(given.feature)
+    levels = dict.fromkeys(given.feature, 0)
+    if len(levels) < len(given.feature):
+        raise ConfigError("A feature was specified more than once.")
     return levels
-
-
-def _name_and_level(text: str) -> tuple[str, int]:
-    name, equals, level = (part.strip() for part in text.partition("="))
-    if not equals:
-        raise ConfigError(f"Can't parse feature=level string {text}: equals sign not found.")
-    try:
-        number = whole_number(level)
-    except ValueError:
-        number = _MAX_LEVEL + 1
-    if not -_MAX_LEVEL <= number <= _MAX_LEVEL:
-        raise ConfigError(f"Can't parse feature=level string {text}: unable to parse {level} as a short.")
-    return name, number
 
 
 def _change(connection: "AdminConnection", given: argparse.Namespace) -> int:
