@@ -185,6 +185,7 @@ PURE_MODULES = {
     "struct",
     "types",
     "typing",
+    "unicodedata",
     "zlib",
 }
 # Of these modules it may import some names only.
