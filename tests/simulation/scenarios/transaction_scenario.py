@@ -169,6 +169,11 @@ class TransactionReader:
             observer.high_watermarks.get(each, 1 << 62) <= observer.positions.get(each, 0) for each in self._partitions
         )
 
+    def is_as_far_as(self, other: "TransactionReader") -> bool:
+        """Whether it has read what the other has; it may have been cut off for a while."""
+        mine, others = self._client.observer.positions, other._client.observer.positions
+        return all(mine.get(each, 0) >= others.get(each, 0) for each in self._partitions)
+
     async def _run(self) -> None:
         consumer: VirtualConsumer[bytes, bytes] = VirtualConsumer(self._client.link, _READING)
         consumer.assign(dict.fromkeys(self._partitions, 0))
@@ -362,6 +367,9 @@ class TransactionScenario:
         self._readers.append(last)
         await simulation.until(lambda: _all_in_sync(self._view), _HEAL_TIMEOUT_S, "all replicas are in sync")
         await simulation.until(last.has_reached_end, _CAUGHT_UP_S, "a new reader reads all")
+        await simulation.until(
+            lambda: all(reader.is_as_far_as(last) for reader in self._readers), _CAUGHT_UP_S, "all readers read all"
+        )
         for reader in self._readers:
             reader.is_stopping = True
         await simulation.until(
