@@ -8,7 +8,9 @@ in `replication_mutants`.
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from mutation import patch, rewrite, run_mutants
 from replication_mutants import REPLICATION_MUTANTS, acknowledge_several_partitions_with_the_first
@@ -178,9 +180,20 @@ SINGLE_REPLICA_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
 }
 
 GROUP_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
-    begin_a_generation_again: ("kill",),
+    begin_a_generation_again: ("restart",),
 }
 """With several members, on replicas."""
+_OF_GROUPS: dict[str, Any] = {
+    "topics": {"topic0": TopicPlan(6)},
+    "producers": (ProducerKind(),),
+    "members": 4,
+    "mean_stay_s": 3.0,
+    "duration_s": 40.0,
+    "mean_fault_gap_s": 3.5,
+    "mean_produce_pause_s": 0.3,
+}
+"""Members come and go, and the coordinator moves at times: generations must come about between
+two moves, and have other owners."""
 
 MUTANTS = SINGLE_REPLICA_MUTANTS | REPLICATION_MUTANTS | GROUP_MUTANTS
 
@@ -189,7 +202,7 @@ def plan_for(mutant: Callable[[], None]) -> RunPlan:
     """A small cluster under the faults that can show the defect."""
     replicated = mutant not in SINGLE_REPLICA_MUTANTS
     joins = mutant is acknowledge_several_partitions_with_the_first
-    return RunPlan(
+    plan = RunPlan(
         brokers=3 if replicated else 2,
         topics={"topic0": TopicPlan(6 if joins else 2)},
         producers=(
@@ -197,13 +210,14 @@ def plan_for(mutant: Callable[[], None]) -> RunPlan:
             *((ProducerKind(1, is_idempotent=False),) if replicated else ()),
         ),
         users=0 if replicated else 2,
-        members=3 if mutant in GROUP_MUTANTS else 1,
+        members=1,
         duration_s=25.0,
         faults=MUTANTS[mutant],
         mean_fault_gap_s=1.5,
         replication=3 if replicated else 1,
         mean_produce_pause_s=0.06,
     )
+    return replace(plan, **_OF_GROUPS) if mutant in GROUP_MUTANTS else plan
 
 
 def run(mutant: Callable[[], None], seed: int) -> Result:

@@ -27,12 +27,17 @@ _PAUSE_S = 0.3
 
 
 class SimulatedMember:
-    """A consumer: joins, reads the partitions that it is given, commits; again and again."""
+    """A consumer: joins, reads the partitions that it is given, commits; again and again.
 
-    def __init__(self, client: ClusterClient, group: str, topics: Sequence[str], facts: GroupFacts) -> None:
+    With ``mean_stay_s`` it leaves now and then, and comes again as another member."""
+
+    def __init__(
+        self, client: ClusterClient, group: str, topics: Sequence[str], facts: GroupFacts, *, mean_stay_s: float | None
+    ) -> None:
         self._client = client
         self._group = group
         self._topics = list(topics)
+        self._mean_stay_s = mean_stay_s
         self.is_stopping = False
         client.observer.watch_group(facts)
         self.task = client.spawn(self._run())
@@ -44,6 +49,8 @@ class SimulatedMember:
             while not self.is_stopping:
                 await consumer.consume(_MOST_RECORDS)
                 await self._commit(consumer)
+                if self._mean_stay_s is not None and self._client.rng.random() < _PAUSE_S / self._mean_stay_s:
+                    consumer.subscribe(self._topics)  # which leaves first
                 await asyncio.sleep(_PAUSE_S)
             await consumer.close()
         except ClientError as error:

@@ -60,6 +60,8 @@ class RunPlan:
     replication: int = 3
     has_administrator: bool = False
     mean_produce_pause_s: float = 0.2
+    mean_stay_s: float | None = None
+    """How long members stay in their group; None: until the end."""
     coordination_servers: int = 1
     broker_settings: dict[str, str] = field(default_factory=dict)
     """Over those of `barnabas.testing.simulation.simulation`."""

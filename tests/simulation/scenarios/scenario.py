@@ -162,7 +162,8 @@ class Scenario:
         self.readers.append(PartitionReader(self._client("reader-0"), partitions))
         for number in range(plan.members):
             client = self._client(f"member-{number}")
-            self.members.append(SimulatedMember(client, GROUP, list(plan.topics), self.group))
+            member = SimulatedMember(client, GROUP, list(plan.topics), self.group, mean_stay_s=plan.mean_stay_s)
+            self.members.append(member)
         if plan.has_administrator:
             self._administrate(self._client("administrator"))
         faults = simulation.loop.create_task(
