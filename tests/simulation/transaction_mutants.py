@@ -5,6 +5,8 @@
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 from mutation import patch, rewrite, run_mutants
 
@@ -171,12 +173,12 @@ TRANSACTION_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
     advance_the_last_stable_offset_early: (),
     lose_the_abort_on_recovery: ("kill", "restart"),
     take_a_late_batch_into_a_transaction: ("leader", "roll"),
-    commit_offsets_of_a_fenced_member: ("pause", "partition", "leader"),
+    commit_offsets_of_a_fenced_member: (),
     forget_the_time_out: (),
     show_offsets_before_the_commit: (),
     abort_what_was_to_be_committed: (),
     give_a_new_producer_the_same_epoch: (),
-    answer_a_commit_before_it_is_written: _COORDINATORS_FAIL,
+    answer_a_commit_before_it_is_written: ("coordinator",),
     forget_aborted_transactions_in_fetch: (),
     drop_offsets_at_the_commit: (),
     keep_the_epoch_in_version_2: (),
@@ -194,11 +196,23 @@ _NEED_MANY_LATE_REQUESTS = {take_a_late_batch_into_a_transaction}
 has ended. Few of the requests that come again are of this kind."""
 
 
+_CHANGES: dict[Callable[[], None], dict[str, Any]] = {
+    answer_a_commit_before_it_is_written: {
+        "producers": 4, "copiers": 0, "mean_pause_s": 0.03, "mean_fault_gap_s": 0.8,
+    },
+    commit_offsets_of_a_fenced_member: {
+        "producers": 1, "copiers": 4, "partitions": 3, "mean_pause_s": 0.1,
+    },
+}  # fmt: skip
+"""What is different where a small cluster has too few of the moments in which a mutant shows:
+commits under way when a coordinator is killed, copiers that the group has lost."""
+
+
 def plan_for(mutant: Callable[[], None]) -> TransactionPlan:
     """A small cluster under the faults that can show the defect."""
     needs_many = mutant in _NEED_MANY_LATE_REQUESTS
     moves = mutant in _OF_LOG_DIRS
-    return TransactionPlan(
+    plan = TransactionPlan(
         producers=2,
         copiers=0 if moves or mutant in _OF_COMPACTION else 2,
         partitions=1 if moves else 2,
@@ -212,6 +226,7 @@ def plan_for(mutant: Callable[[], None]) -> TransactionPlan:
         mean_chore_gap_s=0.08,
         is_compacted=mutant in _OF_COMPACTION,
     )
+    return replace(plan, **_CHANGES.get(mutant, {}))
 
 
 def run(mutant: Callable[[], None], seed: int) -> Result:
