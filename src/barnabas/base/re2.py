@@ -12,7 +12,7 @@ In Kafka: RE2/J, with its ``matches``, which wants the whole text.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from barnabas.base.re2_syntax import Assertion, CharClass, Joined, Node, Re2Error, Repeated, parse
+from barnabas.base.re2_syntax import Assertion, CharClass, Joined, Node, Re2Error, Repeated, parse_re2
 from barnabas.base.tasks import Task
 
 __all__ = ["Re2Error", "Re2Pattern"]
@@ -59,7 +59,7 @@ class Re2Pattern:
     def __init__(self, pattern: str) -> None:
         self._program: list[_Instruction] = []
         self._compiled = 0
-        self._compile(parse(pattern))
+        self._compile(parse_re2(pattern))
         self._program.append(_MATCH)
         self._nodes: dict[tuple[tuple[int, ...], str], _Reached] = {}
         self._kept = 0

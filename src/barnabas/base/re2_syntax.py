@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from barnabas.base.errors import BarnabasError
 
-__all__ = ["Assertion", "CharClass", "Joined", "Node", "Re2Error", "Repeated", "parse"]
+__all__ = ["Assertion", "CharClass", "Joined", "Node", "Re2Error", "Repeated", "parse_re2"]
 
 _MOST_LETTERS = 1_000
 _MOST_DEPTH = 100
@@ -148,7 +148,7 @@ _OCTAL = "01234567"
 _HEX = "0123456789abcdefABCDEF"
 
 
-def parse(pattern: str) -> Node:
+def parse_re2(pattern: str) -> Node:
     """The tree of a pattern. Raises `Re2Error`."""
     if len(pattern) > _MOST_LETTERS:
         raise Re2Error(f"the pattern has more than {_MOST_LETTERS} characters")
