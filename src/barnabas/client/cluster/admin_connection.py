@@ -412,7 +412,8 @@ class AdminConnection:
                 waiting -= 1
                 if isinstance(outcome, BrokerLink):
                     self._drop(outcome.address)  # one that has ended
-                    return self._kept(outcome)
+                    self._links[outcome.address] = outcome
+                    return self._link(outcome.address)
                 if not isinstance(outcome, ConnectError):
                     raise outcome
                 failures.append(outcome)
@@ -423,17 +424,13 @@ class AdminConnection:
         raise ConnectError(f"no broker answers: {'; '.join(dict.fromkeys(map(str, failures)))}")
 
     def _link(self, address: tuple[str, int]) -> "BrokerLink":
-        self.check_open()
         link = self._links.get(address)
         if link is None or not link.is_alive():
+            self.check_open()
             self._drop(address)
-            link = self._kept(self._connect(address))
-        return link
-
-    def _kept(self, link: "BrokerLink") -> "BrokerLink":
-        self._links[link.address] = link
+            link = self._links[address] = self._connect(address)
         if self._shared.closed:  # by another thread, while this one connected
-            self._drop(link.address)
+            self._drop(address)
             self.check_open()
         return link
 
