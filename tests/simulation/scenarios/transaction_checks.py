@@ -1,6 +1,7 @@
 """What must hold of transactions on the brokers, while they run and on their disks at the end."""
 
 from barnabas.base.ids import TopicPartition
+from barnabas.log.partition_log import PartitionLog
 from barnabas.testing.simulation.cluster_view import ClusterView
 from barnabas.testing.simulation.disk import SimulatedFiles
 from barnabas.testing.simulation.simulation import Machine, Simulation, broker_name
@@ -27,21 +28,24 @@ def check_bounds(simulation: Simulation) -> None:
                 simulation.history.violation(f"{machine.name} {partition.topic_partition}: bounds {bounds}")
 
 
+def leader_log(simulation: Simulation, view: ClusterView, topic_partition: TopicPartition) -> PartitionLog | None:
+    """The log of a partition at its leader; None while none serves."""
+    leader = view.leader(topic_partition)
+    machine = simulation.machine(broker_name(leader)) if leader >= 0 else None
+    if machine is None or not machine.is_serving:
+        return None
+    partition = machine.server.components.replicas.get(topic_partition)
+    return partition.log if partition is not None and partition.is_leader else None
+
+
 def partitions_held_back(simulation: Simulation, view: ClusterView) -> list[str]:
     """Partitions whose last stable offset is behind the high watermark at their leader."""
     found = []
     for topic_partition in view.partitions():
-        leader = view.leader(topic_partition)
-        machine = simulation.machine(broker_name(leader)) if leader >= 0 else None
-        partition = (
-            machine.server.components.replicas.get(topic_partition)
-            if machine is not None and machine.is_serving
-            else None
-        )
-        if partition is None or not partition.is_leader or partition.log is None:
+        log = leader_log(simulation, view, topic_partition)
+        if log is None:
             found.append(f"{topic_partition} has no leader")
-        elif partition.log.last_stable_offset < partition.log.high_watermark:
-            log = partition.log
+        elif log.last_stable_offset < log.high_watermark:
             found.append(
                 f"{topic_partition}: last stable offset {log.last_stable_offset}, high watermark {log.high_watermark}"
             )

@@ -28,7 +28,7 @@ from simulation.scenarios.losses import Losses
 from simulation.scenarios.plan import TopicPlan
 from simulation.scenarios.runs import Result, inject_faults, run_scenario
 from simulation.scenarios.transaction_admin import CHORES, TransactionAdministrator
-from simulation.scenarios.transaction_checks import check_bounds, check_markers, partitions_held_back
+from simulation.scenarios.transaction_checks import check_bounds, check_markers, leader_log, partitions_held_back
 from simulation.scenarios.transaction_facts import Seen, TransactionFacts, content_of
 from simulation.scenarios.transactional_producers import TransactionalCopier, TransactionalProducer
 
@@ -159,20 +159,22 @@ class TransactionReader:
         self._partitions = partitions
         self.seen: dict[TopicPartition, dict[int, bytes]] = {each: {} for each in partitions}
         self.is_stopping = False
+        self._handed: dict[TopicPartition, int] = {}
         client.observer.watch_records()
         self.task = client.spawn(self._run())
 
     def has_reached_end(self) -> bool:
         """Whether all is read, up to the high watermarks last seen."""
-        observer = self._client.observer
-        return all(
-            observer.high_watermarks.get(each, 1 << 62) <= observer.positions.get(each, 0) for each in self._partitions
-        )
+        high_watermarks = self._client.observer.high_watermarks
+        return all(high_watermarks.get(each, 1 << 62) <= self.position(each) for each in self._partitions)
+
+    def position(self, topic_partition: TopicPartition) -> int:
+        """The offset below which it was handed everything."""
+        return self._handed.get(topic_partition, 0)
 
     def is_as_far_as(self, other: "TransactionReader") -> bool:
         """Whether it has read what the other has; it may have been cut off for a while."""
-        mine, others = self._client.observer.positions, other._client.observer.positions
-        return all(mine.get(each, 0) >= others.get(each, 0) for each in self._partitions)
+        return all(self.position(each) >= other.position(each) for each in self._partitions)
 
     async def _run(self) -> None:
         consumer: VirtualConsumer[bytes, bytes] = VirtualConsumer(self._client.link, _READING)
@@ -186,6 +188,8 @@ class TransactionReader:
         await self._read(consumer)
 
     async def _read(self, consumer: VirtualConsumer[bytes, bytes]) -> None:
+        # What comes while the consumer is asked may be handed out by its next call only.
+        fetched = dict(self._client.observer.positions)
         for record in await consumer.consume(10_000, _POLL_S):
             topic_partition = TopicPartition(record.topic, record.partition)
             value = record.value or b""
@@ -193,6 +197,7 @@ class TransactionReader:
             if known != value:
                 self._client.history.violation(f"{topic_partition}: {record.offset} was {known!r}, and is {value!r}")
             self._facts.check_seen(topic_partition, value)
+        self._handed = fetched
 
 
 class TransactionScenario:
@@ -399,11 +404,14 @@ class TransactionScenario:
                 self._history.violation(text)
 
     def _is_copied(self) -> bool:
-        """Whether every value that the reader has seen of the originals is among the copies that it
-        has seen; but for those that compaction may have taken."""
+        """Whether every original is among the copies that the reader has seen; but for those that
+        compaction may have taken."""
         reader, facts = self._readers[0], self._facts
-        if not reader.has_reached_end():
-            return False
+        for each in self._partitions:
+            log = leader_log(self._simulation, self._view, each)
+            # The end of the log, not the high watermark: a new leader's may be behind.
+            if each.topic == _ORIGINAL and (log is None or reader.position(each) < log.log_end_offset):
+                return False
         copied = {content_of(copy) for copy in _values(reader.seen, _COPY)}
         return all(value in copied or facts.is_gone(value, reader.seen) for value in _values(reader.seen, _ORIGINAL))
 
