@@ -37,8 +37,8 @@ RULES = [
     Rule(
         "a marker makes guards void",
         "log/producer_state.py",
-        "self._verifications.pop(producer_id, None)\n        entry = self.entries.get(producer_id)",
-        "entry = self.entries.get(producer_id)",
+        "self._verifications.pop(producer_id, None)\n        entry = self._entry_in(producer_id, epoch)",
+        "entry = self._entry_in(producer_id, epoch)",
         "test_transaction_verification.py::"
         "test_a_late_batch_that_was_confirmed_before_its_transaction_ended_is_refused",
     ),
