@@ -210,6 +210,42 @@ def test_a_truncation_that_found_no_descriptor_for_its_producers_leaves_none_of_
     assert outdated
 
 
+def test_a_clean_stop_after_such_a_truncation_keeps_no_producers_of_what_was_cut(tmp_path: Path) -> None:
+    """The next start reads them from the log: it knows what is there, not what was cut."""
+
+    def sent(number: int) -> bytearray:
+        return build_batch([Record(0, NOW, None, b"v")], producer_id=5, producer_epoch=0, base_sequence=number)
+
+    opens, outdated = 0, 0
+    is_done = False
+    while not is_done:
+        files = FewDescriptors()
+        dirs = open_dirs(tmp_path / str(opens), files)
+        log = dirs.get_or_create(TP, TOPIC_ID, CONFIG, NOW)
+        for number in range(4):
+            log.append_as_leader(sent(number), leader_epoch=0, now_ms=NOW)
+            if not number:
+                log.roll(NOW)
+        log.segments.forget()
+        files.left = opens
+        with contextlib.suppress(KafkaError):
+            log.truncate_to(2)
+            is_done = True
+        files.left = 1 << 30
+        outdated += log.log_end_offset == 2 and log.producers.entries[5].last_sequence != 1
+        dirs.close(clean=True)
+        dirs = open_dirs(tmp_path / str(opens))
+        loaded = dirs.get(TP)
+        assert loaded is not None
+        end_offset = loaded.log_end_offset
+        assert end_offset in (2, 4)
+        for number, is_known in ((end_offset - 1, True), (end_offset, False)):
+            assert loaded.append_as_leader(sent(number), leader_epoch=1, now_ms=NOW).duplicate == is_known
+        dirs.close(clean=False)
+        opens += 1
+    assert outdated
+
+
 def test_a_start_without_descriptors_ends_with_an_error_that_says_what_to_do(tmp_path: Path) -> None:
     """A dir that could be loaded in part only must not pass for one with a broken disk."""
     dirs = open_dirs(tmp_path)

@@ -249,6 +249,8 @@ class PartitionLog:
 
         Raises `KafkaError` KAFKA_STORAGE_ERROR.
         """
+        if self._components.snapshots.is_outdated:
+            _reload_producers(self._components, self.availability)
         with self.availability.guard("rolling"):
             roll(self._components, self.config, offset, now_ms)
             self.holes.accept(self.log_end_offset, offset)
@@ -453,7 +455,8 @@ class PartitionLog:
         task = None
         if self.offline is None:
             with self.availability.guard("closing"):
-                self._components.snapshots.take(self.producers, self.log_end_offset)
+                if not self._components.snapshots.is_outdated:  # else a start reads the producers again
+                    self._components.snapshots.take(self.producers, self.log_end_offset)
                 self.segments.active.finish_indexes()
             task = self.flusher.prepare_flush()
         self.segments.forget()
