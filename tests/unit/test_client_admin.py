@@ -337,6 +337,28 @@ def test_a_connection_that_is_made_while_the_client_is_closed_is_closed_too(
             link.close()
 
 
+def test_a_first_broker_that_ends_its_connection_and_refuses_another_leaves_the_others(
+    serve: Callable[..., AdminConnection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one does that stops just now: the next address is asked."""
+    stopped: list[Any] = []
+    connect = AdminConnection._connect
+
+    def stops(self: AdminConnection, address: tuple[str, int]) -> Any:
+        if address[0] != "localhost":
+            return connect(self, address)
+        if stopped:
+            raise ConnectError("refused")
+        stopped.append(connect(self, address))
+        stopped[0].close()
+        return stopped[0]
+
+    monkeypatch.setattr(AdminConnection, "_connect", stops)
+    port = serve(lambda frame, port: broker(frame, port, apis={18: 4, 3: 7}))._servers[0][1]
+    with AdminConnection(f"localhost:{port},127.0.0.1:{port}") as connection:
+        assert connection.describe_cluster().cluster_id == "c"
+
+
 def test_a_broker_that_accepts_and_answers_nothing_counts_as_absent() -> None:
     """After the timeout for connections, not after that of requests."""
     with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -413,7 +413,10 @@ class AdminConnection:
                 if isinstance(outcome, BrokerLink):
                     self._drop(outcome.address)  # one that has ended
                     self._links[outcome.address] = outcome
-                    return self._link(outcome.address)
+                    if self._shared.closed:  # see `_link`, which would connect again to one that has ended
+                        self._drop(outcome.address)
+                        self.check_open()
+                    return outcome
                 if not isinstance(outcome, ConnectError):
                     raise outcome
                 failures.append(outcome)
