@@ -2,9 +2,9 @@
 one look at each instruction of the pattern, whatever the pattern is.
 
 Python's ``re`` tries one way after the other, so that ``(a+)+$`` holds the event loop for minutes.
-Here all ways are followed together (Thompson). The sets of instructions that were reached are kept
-as nodes with their successors, so a pattern that meets many texts takes one step of a dictionary
-for most characters. When there are too many nodes all are forgotten.
+Here all ways are followed together (Thompson). Each set of instructions that was reached is kept as
+a node with its successors, so a pattern that is matched against many texts costs one look-up for
+most characters. When there are too many nodes, all are dropped.
 
 In Kafka: RE2/J, with its ``matches``, which wants the whole text.
 """
@@ -21,7 +21,7 @@ _MOST_INSTRUCTIONS = 1_000
 _MOST_COMPILED = 4_000
 _MOST_KEPT = 100_000
 _END = ""
-"""Stands for the character before the first and behind the last."""
+"""Stands for what is before the first character and after the last."""
 
 
 class _Jump(NamedTuple):
@@ -31,7 +31,7 @@ class _Jump(NamedTuple):
 
 
 class _Edge(NamedTuple):
-    """Continue at the next instruction where a character, or a place, is right."""
+    """Continue at the next instruction if the character, or the place, fits."""
 
     test: CharClass | Assertion
 
@@ -41,7 +41,7 @@ _MATCH = _Jump(())
 
 
 class _Reached:
-    """A set of instructions that are reached behind some character, and what follows by the next
+    """A set of instructions that is reached after some character, and its successor for each next
     character."""
 
     __slots__ = ("before", "is_end", "next", "positions")
@@ -54,7 +54,7 @@ class _Reached:
 
 
 class Re2Pattern:
-    """A pattern. Raises `Re2Error` for one that is wrong or too large."""
+    """A compiled pattern. Raises `Re2Error` if the pattern is invalid or too large."""
 
     def __init__(self, pattern: str) -> None:
         self._program: list[_Instruction] = []
@@ -63,7 +63,7 @@ class Re2Pattern:
         self._program.append(_MATCH)
         self._nodes: dict[tuple[tuple[int, ...], str], _Reached] = {}
         self._kept = 0
-        """How many instructions and successors the nodes have together."""
+        """The number of instructions and successors in all nodes."""
 
     def matches(self, text: str) -> Task[bool]:
         """Whether the whole text matches."""
@@ -95,7 +95,7 @@ class Re2Pattern:
             self._kept = 0
         reached = []
         tested: dict[int, bool] = {}
-        """The classes of the pattern by their `id`: repetitions share theirs."""
+        """Results by the `id` of the class: the copies of a repeated part share one class."""
         for position in self._closure(node, char):
             test = getattr(self._program[position], "test", None)
             if not isinstance(test, CharClass):
@@ -110,7 +110,7 @@ class Re2Pattern:
         return following
 
     def _closure(self, node: _Reached, after: str) -> list[int]:
-        """The instructions that are reached without another character, in their order."""
+        """The instructions that are reached without another character, in order."""
         waiting, seen = list(node.positions), set(node.positions)
         while waiting:
             position = waiting.pop()
@@ -129,7 +129,7 @@ class Re2Pattern:
     # The program
 
     def _compile(self, node: Node) -> None:
-        """Append the instructions of a part; behind them the next part continues."""
+        """Append the instructions of a part; the next part follows them."""
         self._compiled += 1
         if len(self._program) > _MOST_INSTRUCTIONS or self._compiled > _MOST_COMPILED:
             raise Re2Error("the pattern is too large")
@@ -180,7 +180,7 @@ class Re2Pattern:
 
 
 def _kind(char: str) -> str:
-    """A character that stands for all that the places behind them cannot tell apart."""
+    """One character for all those that an assertion after them treats alike."""
     if char == "\n":
         return char
     return "a" if _is_word(char) else " "

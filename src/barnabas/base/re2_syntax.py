@@ -1,9 +1,9 @@
-"""The syntax of RE2's regular expressions, read into a tree.
+"""The syntax of RE2's regular expressions, parsed into a tree.
 
-A pattern comes from a client, so its length, its depth and the size of its program are bounded
-(`Re2Error` beyond). What RE2 does not know, such as backreferences and lookarounds, is an error, as
-are Unicode's scripts (``\\p{Greek}``), whose table Python lacks; general categories (``\\p{Lu}``)
-are there.
+A pattern comes from a client, so its length, its depth and the size of its program have limits
+(`Re2Error`). What RE2 does not have, such as backreferences and lookarounds, is an error, and so
+are Unicode's scripts (``\\p{Greek}``), because Python has no table of them. General categories
+(``\\p{Lu}``) are supported.
 
 Source: the syntax page of RE2. In Kafka: RE2/J.
 """
@@ -31,7 +31,7 @@ class CharClass(NamedTuple):
 
     ranges: tuple[tuple[int, int], ...] = ()
     categories: tuple[str, ...] = ()
-    """Beginnings of Unicode's general categories."""
+    """Unicode's general categories, or their first letters."""
     parts: "tuple[CharClass, ...]" = ()
     is_negated: bool = False
     folds: bool = False
@@ -52,7 +52,7 @@ class CharClass(NamedTuple):
 
 
 def _same_letters(char: str) -> Iterable[str]:
-    """The letter itself, and those that differ in their case only (Unicode's simple folding)."""
+    """The letter itself, and those that differ only in case (Unicode's simple folding)."""
     if char in _WITHOUT_CASE:
         return (char,)
     base = _FORMS.get(char, char)
@@ -61,20 +61,20 @@ def _same_letters(char: str) -> Iterable[str]:
 
 
 class Assertion(NamedTuple):
-    """A place between two characters: one of ``^ $ A z b B`` (``^`` and ``$`` of a line)."""
+    """A place between two characters: one of ``^ $ A z b B``; ``^`` and ``$`` are of a line."""
 
     kind: str
 
 
 class Joined(NamedTuple):
-    """Several parts one after the other, or with ``is_choice`` one of them."""
+    """Several parts in sequence, or with ``is_choice`` one of them."""
 
     parts: "Sequence[Node]"
     is_choice: bool = False
 
 
 class Repeated(NamedTuple):
-    """A part some times; ``most`` is None without an end."""
+    """A part that is repeated; ``most`` is None if there is no limit."""
 
     part: "Node"
     least: int
@@ -84,7 +84,7 @@ class Repeated(NamedTuple):
 Node = CharClass | Assertion | Joined | Repeated
 
 _WITHOUT_CASE = frozenset("\u0130\u0131")
-"""The dotted I and the dotless i, which are pairs in Turkic languages only."""
+"""The dotted I and the dotless i, which have another case in Turkic languages only."""
 
 _LETTERS_OF_FORMS = {
     "k": "\u212a",
@@ -149,14 +149,14 @@ _HEX = "0123456789abcdefABCDEF"
 
 
 def parse_re2(pattern: str) -> Node:
-    """The tree of a pattern. Raises `Re2Error`."""
+    """Parse a pattern into a tree. Raises `Re2Error`."""
     if len(pattern) > _MOST_LETTERS:
         raise Re2Error(f"the pattern has more than {_MOST_LETTERS} characters")
     return _Parser(pattern).whole()
 
 
 class _Parser:
-    """Reads a pattern from its left to its right."""
+    """Reads a pattern from left to right."""
 
     def __init__(self, pattern: str) -> None:
         self._text = pattern
@@ -172,7 +172,7 @@ class _Parser:
         return tree
 
     def _takes(self, text: str) -> bool:
-        """Whether the rest begins with a text, which is passed then."""
+        """Whether the rest begins with a text; if so, step over it."""
         if not self._text.startswith(text, self._at):
             return False
         self._at += len(text)
@@ -252,7 +252,7 @@ class _Parser:
             raise Re2Error(f"invalid nested repetition operator: `{self._text[begin : self._at]}`")
 
     def _repetition(self) -> tuple[int, int | None] | None:
-        """The operator that stands here, which is passed; None without one."""
+        """Step over a repetition operator and return its bounds; None if there is none."""
         begin = self._at
         char = self._text[begin : begin + 1]
         simple = _REPETITIONS.get(char)
@@ -268,8 +268,8 @@ class _Parser:
         return least, most
 
     def _counts_at(self, begin: int) -> tuple[int, int | None, int] | None:
-        """The numbers of ``{2}``, ``{2,}`` or ``{2,5}``, and where it ends; None for
-        anything else, which is text."""
+        """The bounds in ``{2}``, ``{2,}`` or ``{2,5}``, and where the operator ends; None for
+        anything else, which is literal text."""
         end = self._text.find("}", begin, begin + 16)
         least, comma, most = self._text[begin + 1 : max(end, 0)].partition(",")
         if end < 0 or not _is_number(least) or (most and not _is_number(most)):
@@ -307,7 +307,7 @@ class _Parser:
 
     def _sets_flags(self) -> bool:
         """Read ``(?i-s:`` or ``(?i)``; whether it is the latter, which holds to the end of
-        the group around it."""
+        the enclosing group."""
         flags, is_set, begin = set(self._flags), True, self._at
         while True:
             char = self._next(f"missing argument to repetition operator: `{self._text[begin - 1 :]}`")
@@ -354,7 +354,7 @@ class _Parser:
         return CharClass(ranges, () if ranges else (name,), is_negated=is_negated, folds="i" in self._flags)
 
     def _code(self, char: str) -> int:
-        """The character that an escape stands for, whose first one has been read."""
+        """The code of an escaped character; the escape's first letter has been read."""
         if char in _CONTROLS:
             return _CONTROLS[char]
         if char == "x":
@@ -407,7 +407,7 @@ class _Parser:
         return CharClass(tuple(ranges), (), tuple(parts), is_negated, "i" in self._flags)
 
     def _class_in_class(self) -> CharClass | None:
-        """A class that stands in another one, ``[:alpha:]`` or ``\\d``."""
+        """A class inside another one, ``[:alpha:]`` or ``\\d``."""
         if self._text.startswith("[:", self._at):
             end = self._text.find(":]", self._at + 2)
             if end >= 0:

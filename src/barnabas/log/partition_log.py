@@ -471,9 +471,9 @@ class PartitionLog:
 
 
 def _reload_producers(components: LogComponents, availability: Availability) -> None:
-    """An earlier truncation found no file descriptor for it.
+    """Load the producers that an earlier truncation could not, for want of a file descriptor.
 
-    A batch that was cut must not be known: its retry would be answered as a duplicate.
+    A batch that was truncated must not be known: its retry would be answered as a duplicate.
     """
     with availability.guard("reading the producers of"):
         reload_producers(components)

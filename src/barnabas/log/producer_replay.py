@@ -1,4 +1,4 @@
-"""Making a log's producer state again from its newest usable snapshot and the batches after it.
+"""Rebuilds a log's producer state from its newest usable snapshot and the batches after it.
 
 Kafka: UnifiedLog.rebuildProducerState, ProducerStateManager.truncateAndReload; `add_control_batch`:
 ProducerAppendInfo.append, appendEndTxnMarker.
@@ -36,17 +36,19 @@ def load_producers(
 ) -> bool:
     """Bring ``producers`` to the state at the end of the log.
 
-    Returns whether batches had to be read for it. Snapshots past the end, below the first segment,
-    and corrupt ones are removed, and so are those past ``believed_offset``. Transaction indexes of
-    the segments that are read again are made again with them. Raises `OSError`.
+    Returns whether batches had to be read. Snapshots past the end, past ``believed_offset`` or
+    below the first segment are removed, and so are corrupt ones. The transaction indexes of the
+    segments that are read are rebuilt with them. Raises `OSError`.
 
-    After a crash the recovery point is the last offset to believe. Snapshots and transaction
-    indexes behind it were not synced: one may be there and the other not, and without its index
-    aborted records are shown. Apache's brokers recover the segments there with their producers.
+    ``believed_offset`` is the recovery point after a crash, and None otherwise. Snapshots and
+    transaction indexes past it were not synced: one may be there without the other, and without
+    its index aborted records would be shown. Apache's brokers recover these segments with their
+    producers.
 
-    The state begins with the first segment, not with the log start offset: DeleteRecords hides
-    records and keeps their batches until their segment goes. A retry of such a batch is answered as
-    before a restart, not appended once more. Apache's brokers begin at the log start offset.
+    The state begins with the first segment, not at the log start offset: DeleteRecords hides
+    records, but their batches stay until their segment is deleted. So a retry of such a batch is
+    a duplicate after a restart as before it, and is not appended again. Apache's brokers begin at
+    the log start offset.
     """
     most = end_offset if believed_offset is None else max(segments.start_offset, min(believed_offset, end_offset))
     start = _load_snapshot(folder, producers, snapshots, segments.start_offset, most)
@@ -148,9 +150,9 @@ def _rebuild_transactions(folder: Folder, snapshots: ProducerSnapshots, segments
 def _load_snapshot(
     folder: Folder, producers: ProducerState, snapshots: ProducerSnapshots, first_offset: int, end_offset: int
 ) -> int:
-    """Load the newest usable snapshot from the first segment's base offset on.
+    """Load the newest usable snapshot at or past the first segment's base offset.
 
-    Returns the offset from which batches are to be read."""
+    Returns the offset from which batches must be read."""
     for offset in snapshots.offsets():
         if first_offset <= offset <= end_offset:
             try:
@@ -161,7 +163,7 @@ def _load_snapshot(
                 snapshots.loaded(offset)
                 return offset
         elif offset < first_offset:
-            break  # what was written between it and the first segment is gone
+            break  # the batches between it and the first segment are gone
         snapshots.remove(offset)
     producers.reset()
     snapshots.loaded(first_offset)
@@ -213,10 +215,9 @@ def add_control_batch(
     *,
     is_emptied: bool,
 ) -> None:
-    """Take a control batch that stands at an offset into the producer state.
+    """Apply the control batch at an offset to the producer state.
 
-    With a marker that aborts a transaction, it goes into the segment's index of them, too. Raises
-    `OSError`.
+    An aborted transaction is added to the segment's transaction index, too. Raises `OSError`.
     """
     if is_emptied:
         producers.add_emptied_marker(producer_id, epoch, timestamp_ms)
@@ -224,7 +225,7 @@ def add_control_batch(
     try:
         marker = read_end_marker(batch)
     except CorruptDataError:
-        return  # another broker has accepted it; it ends nothing
+        return  # another broker has accepted it; it ends no transaction
     if marker is not None:
         _add_marker(producers, segment, producer_id, epoch, marker, offset, timestamp_ms)
 

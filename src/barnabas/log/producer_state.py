@@ -371,10 +371,10 @@ class ProducerState:
         return CompletedTransaction(producer_id, first_offset, offset, is_abort)
 
     def add_emptied_marker(self, producer_id: int, epoch: int, timestamp_ms: int) -> None:
-        """The log has a marker without its record, which compaction has removed.
+        """The log has a marker whose record compaction has removed.
 
-        It stays because its epoch fences earlier ones. It ends nothing: its transaction
-        has no records any more.
+        It stays because its epoch fences earlier ones. It ends no transaction: those records are
+        gone, too.
         """
         self._entry_in(producer_id, epoch).timestamp_ms = timestamp_ms
 

@@ -30,7 +30,7 @@ def truncate_to(components: LogComponents, offset: int) -> bool:
     if offset >= bounds.log_end_offset:
         _cut(components, bounds.log_end_offset)
         if components.snapshots.is_outdated:
-            reload_producers(components)  # an earlier truncation found no file descriptor for it
+            reload_producers(components)  # an earlier truncation had no file descriptor for this
         return False
     if offset < segments.start_offset:
         truncate_fully(components, offset)
@@ -79,7 +79,7 @@ def set_aside_from(components: LogComponents, offset: int) -> bool:
 
 
 def reload_producers(components: LogComponents) -> None:
-    """Bring the producer state to the end of a log that was cut. Raises `OSError`."""
+    """Bring the producer state to the end of a truncated log. Raises `OSError`."""
     bounds = components.bounds
     load_producers(
         components.folder, components.producers, components.snapshots, components.segments, bounds.log_end_offset

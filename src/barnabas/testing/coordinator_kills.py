@@ -3,9 +3,9 @@
 The moment is that of the answer to EndTxn. The outcome, PREPARE_COMMIT or PREPARE_ABORT, is then in
 the log of ``__transaction_state`` and on every in-sync replica of it; no partition has its marker,
 COMPLETE_COMMIT or COMPLETE_ABORT is not written, and the client has no answer. So another
-coordinator must complete the transaction, and the client must ask it. No time decides about the
-moment: `CoordinatorKills` stands before a broker's handler of EndTxn and sees each answer before it
-leaves. It does not matter which client asks, or how it connects.
+coordinator must complete the transaction, and the client must ask it. The moment does not depend on
+time: `CoordinatorKills` wraps a broker's handler of EndTxn and sees each answer before it leaves.
+It does not matter which client asks, or how it connects.
 """
 
 import contextlib
@@ -34,17 +34,17 @@ class CoordinatorKill:
     """One coordinator that is killed, at the first moment that fits."""
 
     def __init__(self, transactional_id: str, during: Outcome, strike: Callable[[int], bool]) -> None:
-        """``strike`` gets the broker's id, on its loop, and returns whether this broker ends. If it
-        does, it must write no marker from then on.
+        """``strike`` is called with the broker's id, on its loop, and returns whether the broker is
+        killed. If so, it must write no marker from then on.
 
-        Raises `BarnabasError` for an outcome that there is not.
+        Raises `BarnabasError` if ``during`` is neither "commit" nor "abort".
         """
         if during not in ("commit", "abort"):
             raise BarnabasError(f"during={during!r}: a transaction ends in 'commit' or 'abort'")
         self.transactional_id = transactional_id
         self.during = during
         self.broker_id: int | None = None
-        """The broker that was killed; None before."""
+        """The broker that was killed; None until then."""
         self._strike = strike
 
     @property
@@ -61,7 +61,7 @@ class CoordinatorKill:
         )
 
     def strike(self, broker_id: int) -> bool:
-        """The moment has come, at this broker; whether it ends."""
+        """The moment has come, at this broker; returns whether the broker is killed."""
         self.broker_id = broker_id
         return self._strike(broker_id)
 
@@ -75,22 +75,22 @@ class CoordinatorKill:
 
 
 class CoordinatorKills:
-    """The kills that a cluster has in store."""
+    """The kills that a cluster is waiting for."""
 
     def __init__(self) -> None:
         self._waiting: list[CoordinatorKill] = []
 
     def watch(self, broker: "BrokerServer") -> None:
-        """Stand before the handler of a broker that has its components.
+        """Wrap the handler of EndTxn of a broker that has its components.
 
-        Called once in each life of a broker."""
+        Called once after each start of a broker."""
         dispatcher = broker.components.dispatcher
         handler = dispatcher.handlers[ApiKey.END_TXN]
         watched = replace(handler, handle=partial(self._handle, broker.broker_id, handler.handle))
         dispatcher.handlers = {**dispatcher.handlers, ApiKey.END_TXN: watched}
 
     def expect(self, kills: Iterable[CoordinatorKill]) -> None:
-        """These wait from now on, and no others."""
+        """Wait for these from now on, and for no others."""
         self._waiting = list(kills)
 
     @contextlib.contextmanager
@@ -131,9 +131,9 @@ class CoordinatorKills:
 
 @contextlib.contextmanager
 def in_background(end: Callable[[int], None]) -> Iterator[Callable[[int], None]]:
-    """End brokers on a thread of its own, in the order of the calls.
+    """Call ``end`` for brokers on another thread, in the order of the calls.
 
-    The block's end waits for them, and raises what `end` raised."""
+    The end of the block waits for the calls, and raises what ``end`` raised."""
     ended: list[Future[None]] = []
     with ThreadPoolExecutor(1, "barnabas-killer") as killer:
         yield lambda broker_id: ended.append(killer.submit(end, broker_id))

@@ -8,8 +8,8 @@ so that a server that starts again during a partition is on its side from the be
 coordinators that are to be killed. Each later command is answered when it is in force. A server
 without this environment runs as always.
 
-A coordinator that is to be killed stands still at the moment and asks. The cluster kills it, or
-lets it go on if another one was killed meanwhile.
+A coordinator that is to be killed stops at that moment and asks the cluster, which kills it, or
+lets it go on if another one has been killed meanwhile.
 """
 
 import asyncio
@@ -140,7 +140,7 @@ class FaultLinks:
                 raise BarnabasError(f"server {name} did not ask for its faults within {_ANSWER_S:.0f} s")
             link = self._links[name]
             self._number = number = self._number + 1
-            with contextlib.suppress(OSError):  # it is not open any more, or not for long
+            with contextlib.suppress(OSError):  # it is closed, or will be soon
                 link.connection.send((number, dict(values)))
             is_answered = not waits or self._changed.wait_for(
                 lambda: link.applied >= number or not link.is_open, _ANSWER_S
@@ -162,7 +162,7 @@ class FaultLinks:
             yield
         finally:
             with self._changed:
-                self._kills.remove(kill)  # whoever asks from now on goes on
+                self._kills.remove(kill)  # a coordinator that asks from now on goes on
             with contextlib.suppress(BarnabasError):
                 self._set_kills(brokers())
         kill.check()
@@ -175,7 +175,7 @@ class FaultLinks:
         return tuple((kill.transactional_id, kill.during) for kill in self._kills)
 
     def _strikes(self, name: str, transactional_id: str, during: Outcome) -> bool:
-        """Whether a broker is killed that has come to this moment."""
+        """Whether a broker that has come to this moment is killed."""
         moment = (transactional_id, during)
         kills = [each for each in self._kills if not each.is_done and (each.transactional_id, each.during) == moment]
         return bool(kills) and kills[0].strike(int(name))
@@ -234,7 +234,7 @@ class RemoteFaults:
             )
 
     def _ask(self, transactional_id: str, during: Outcome, _: int) -> bool:
-        """Stand still until the cluster kills this process; return False if it does not."""
+        """Block until the cluster kills this process; return False if it does not."""
         self._goes_on.clear()
         with contextlib.suppress(OSError):
             self._link.send((transactional_id, during))

@@ -7,14 +7,14 @@ __all__ = ["is_broker", "title_of", "zookeeper_name"]
 
 
 def zookeeper_name(server_id: int, servers: int) -> str:
-    """A coordination server's name, by its number from 1, in a cluster that has so many."""
+    """The name of a coordination server, by its number from 1, in a cluster of ``servers``."""
     if not 1 <= server_id <= servers:
         raise BarnabasError(f"there is no coordination server {server_id}: they are numbered from 1")
     return f"zookeeper{server_id}" if servers > 1 else "zookeeper"
 
 
 def is_broker(name: str) -> bool:
-    """Whether it is a broker's name."""
+    """Whether a name is that of a broker."""
     return not name.startswith("zookeeper")
 
 

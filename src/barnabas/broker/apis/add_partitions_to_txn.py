@@ -135,7 +135,7 @@ def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> Task[Partitions]:
     for topic in topics:
         yield None
         if topic.partitions:
-            # One set grows: a topic may be there for each of its partitions.
+            # One set grows, since a request may repeat the topic for each of its partitions.
             asked.setdefault(topic.name, set()).update(topic.partitions)
     found = {}
     for name, numbers in asked.items():

@@ -36,7 +36,7 @@ class ApiHandler(Generic[Parts]):
     """What ``handle`` is given of a broker; `no_parts` for a handler that needs none."""
     fail: Callable[[Any, int, ErrorCode], Any] | None = None
     """Makes the response that carries an error, from the request's message, its
-    version and the code.
+    version and the code. A response of None closes the connection.
 
     None for APIs whose response has a field ``error_code`` of its own: that is then
     all that is set.

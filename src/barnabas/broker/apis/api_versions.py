@@ -9,8 +9,8 @@ response in version 0 with UNSUPPORTED_VERSION, so that newer clients can step d
 - 4: supported features may begin at level 0 (KIP-1022). Older clients may fail at it, so they do
   not see such a feature among those that are supported.
 - 5: the cluster and the broker that the client expects at this address, both or neither
-  (KIP-1242). One that has reached another broker asks its bootstrap servers again. As in Apache's
-  brokers, nothing is compared before a client of SASL has authenticated.
+  (KIP-1242). A client that has reached another broker asks its bootstrap servers again. As in
+  Apache's brokers, nothing is compared before a client that uses SASL has authenticated.
 
 Errors: UNSUPPORTED_VERSION, INVALID_REQUEST, REBOOTSTRAP_REQUIRED.
 """

@@ -1,12 +1,12 @@
 """What the controller's requests have in common: LeaderAndIsr, StopReplica, UpdateMetadata.
 
-A broker refuses requests of an epoch below the highest that it has accepted. So a forged request of
-a very high epoch would lock the real controller out until the broker's next start. An epoch is
-accepted only after ``/controller_epoch`` was at least that high; it is read once for each new
-controller, aside from the requests of the one before. What the znode does not confirm gets no
-answer: the connection is closed. A controller sends such a request again, so nothing is lost
-where this broker's member of an ensemble is behind. It takes any error for an answer, ours as well
-as Apache's.
+A broker refuses requests with a controller epoch below the highest that it has accepted. So a
+forged request with a very high epoch would lock the real controller out until the broker restarts.
+Therefore a higher epoch is accepted only if ``/controller_epoch`` is at least that high. The znode
+is read once for each new controller; requests of the previous one are served meanwhile. If the
+znode does not confirm the epoch, the connection is closed without an answer. A controller then
+sends the request again, so nothing is lost if this broker's member of an ensemble is behind. It
+would not do so after an error: controllers, ours and Apache's, take any error as an answer.
 
 In Kafka: `KafkaApis.isBrokerEpochStale` and the check of the controller epoch in `ReplicaManager`.
 Its brokers accept any higher epoch.
@@ -35,7 +35,7 @@ _NO_EPOCH = -1
 
 
 class ControlRequests:
-    """Serves them in order; refuses what is outdated, or of a controller that was never elected."""
+    """Serves them in order; refuses old ones, and those of a controller that was never elected."""
 
     def __init__(
         self,
@@ -51,9 +51,9 @@ class ControlRequests:
         self._replicas = replicas
         self._start = start
         self._elected_epoch = _NO_EPOCH
-        """The highest that ``/controller_epoch`` was seen to have."""
+        """The highest epoch that was read from ``/controller_epoch``."""
         self._unconfirmed: deque[tuple[Request, Task[None]]] = deque()
-        """Requests of higher epochs, in their order."""
+        """Requests with higher epochs, in order."""
         self._is_reading = False
 
     def serve(self, request: Request, work: Task[None]) -> None:
@@ -81,7 +81,7 @@ class ControlRequests:
         self._lane.start(work, failed=answer_failure, about=request)
 
     def _confirm(self) -> Steps[None]:
-        """Read the epoch for those that wait, then for those that have come meanwhile."""
+        """Read the epoch for the requests that wait, then for those that have arrived meanwhile."""
         try:
             while self._unconfirmed:
                 asked = len(self._unconfirmed)
@@ -94,7 +94,7 @@ class ControlRequests:
 
     def _decide(self, request: Request, work: Task[None], *, may_wait: bool) -> None:
         epoch = request.message.controller_epoch
-        if request.is_abandoned:  # its sender may have sent later ones over another connection
+        if request.is_abandoned:  # its sender may have sent later requests over another connection
             work.close()
         elif epoch <= self._elected_epoch:
             self._begin(request, work)
@@ -113,7 +113,7 @@ class ControlRequests:
 
 
 def _read_epoch() -> Steps[int]:
-    """What ``/controller_epoch`` has; -1 where that cannot be known."""
+    """The epoch in ``/controller_epoch``; -1 if it cannot be read."""
     try:
         znodes: list[Znode | None] = yield Read([CONTROLLER_EPOCH])
         return _NO_EPOCH if znodes[0] is None else decode_controller_epoch(znodes[0].data)
@@ -123,6 +123,6 @@ def _read_epoch() -> Steps[int]:
 
 
 def error_response(message: Any, _version: int, code: ErrorCode) -> Any:
-    """The response with an error of the whole request. None, which closes the connection, where
-    the controller must send it again."""
+    """The response with an error of the whole request. None closes the connection: the controller
+    must send the request again."""
     return None if code is ErrorCode.NETWORK_EXCEPTION else api(message.API_KEY).response(error_code=code)

@@ -91,7 +91,7 @@ class ControllerContext:
     delete_topic_enabled: bool = True
     feature_versioning: FeatureVersioning = CURRENT
     new_cluster_features: Mapping[str, int] = field(default_factory=dict)
-    """What is finalized where no znode says what is."""
+    """The levels that are finalized if there is no znode yet."""
     features: FeatureCache = field(default_factory=FeatureCache)
     """The broker's own: what is finalized while it is controller."""
     has_read_znodes: bool = False

@@ -77,8 +77,8 @@ def set_up_feature_versioning(context: ControllerContext) -> Steps[None]:
 
 
 def _new_cluster_features(context: ControllerContext) -> Steps[Mapping[str, int]]:
-    """What a new cluster finalizes: what is asked for, if each broker that has registered
-    supports it."""
+    """The levels that a new cluster finalizes: those of new.cluster.features, if all registered
+    brokers support them."""
     levels = {name: level for name, level in context.new_cluster_features.items() if level > 0}
     if not levels:
         return {}

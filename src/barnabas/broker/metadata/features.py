@@ -62,7 +62,7 @@ _MAX_LEVEL = 32_767
 
 
 def parse_levels(texts: Iterable[str]) -> dict[str, int]:
-    """Levels by their features, from texts such as ``transaction.version=2``.
+    """Levels by feature, from texts such as ``transaction.version=2``.
 
     Raises `ConfigError` in the words of Kafka's tools."""
     levels: dict[str, int] = {}
@@ -88,7 +88,7 @@ def levels_text(levels: Mapping[str, int]) -> str:
 
 
 def checked_levels(levels: Mapping[str, int]) -> str:
-    """The same for levels of a caller; raises `BarnabasError` for those that are not supported."""
+    """`levels_text` of levels that are supported; raises `BarnabasError` for others."""
     text = levels_text(levels)
     if wrong := wrong_levels(text.split(",")):
         raise BarnabasError(f"features: {wrong}")
@@ -96,7 +96,7 @@ def checked_levels(levels: Mapping[str, int]) -> str:
 
 
 def wrong_levels(texts: Iterable[str]) -> str | None:
-    """What is wrong with the levels that a new cluster is to finalize; None if nothing."""
+    """The error in the value of ``new.cluster.features``; None if brokers support the levels."""
     try:
         levels = parse_levels(texts)
     except ConfigError as error:

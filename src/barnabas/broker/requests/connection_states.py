@@ -1,8 +1,8 @@
-"""What a client's connection is doing: its states, with the transitions that there are.
+"""The states of a client's connection, and the transitions between them.
 
-A connection serves one request at a time, or several that arrived together. What is served is kept
-beside the state while that is SERVING or WAITING. Requests that a fast path answers at once change
-no state.
+A connection serves one request at a time, or several that arrived together. They are kept beside
+the state while it is SERVING or WAITING. Requests that a fast path answers at once do not change
+the state.
 
 In Kafka: `KafkaChannel.ChannelMuteState`.
 """
@@ -17,35 +17,34 @@ class ConnectionState(IntEnum):
     """Where a connection stands."""
 
     IDLE = 0
-    """Nothing is served; the next frame may come."""
+    """No request is served; the next frame may come."""
     PASSED_ON = 1
     """The fast path has left the next frame to the handler of its API."""
     SERVING = 2
-    """A handler runs while the connection hands on its frame: it is not paused, so an answer now
-    need not resume it."""
+    """The handler runs. The connection is not paused, so an immediate answer need not resume it."""
     WAITING = 3
-    """The connection is paused until the answer: the request is decoded in slices, its handler
-    answers later, or its answer is encoded in slices. Or requests that the fast path has served
-    wait."""
+    """The connection is paused until the answer. The request is decoded in slices, its handler
+    answers later, its answer is encoded in slices, or requests of a fast path wait, as with
+    acks=all."""
     CLOSED = 4
-    """The client is gone: nothing is delivered any more, and answers are dropped."""
+    """The client is gone: no more requests are delivered, and answers are dropped."""
 
 
 class ConnectionEvent(IntEnum):
     """What moves a connection from one state to another."""
 
     LEFT = 0
-    """The fast path has not served the frame that comes next."""
+    """The fast path has left the next frame to the handler of its API."""
     FRAME = 1
-    """A frame is looked at; it may end the connection, or be answered without a request."""
+    """A frame arrives. It may end the connection, or be answered without a request."""
     BEGUN = 2
-    """A handler gets the request."""
+    """A request is handed to its handler."""
     DEFERRED = 3
     """The connection is paused: there is no answer yet."""
     ANSWERED = 4
-    """What was served has its answer, or gets none."""
+    """The request is answered, or it gets no answer."""
     CLOSED = 5
-    """The connection has ended. It may end while something is sent through it."""
+    """The connection has ended, perhaps while an answer was sent."""
 
 
 _E, _S = ConnectionEvent, ConnectionState
@@ -66,5 +65,5 @@ CONNECTION_TRANSITIONS: Mapping[ConnectionState, Mapping[ConnectionEvent, Connec
 
 
 def states_after(event: ConnectionEvent) -> Mapping[ConnectionState, ConnectionState]:
-    """The state that follows an event, by the state before it: one look-up for a request."""
+    """The state after an event, by the state before it: each event costs a request one look-up."""
     return {state: events[event] for state, events in CONNECTION_TRANSITIONS.items() if event in events}

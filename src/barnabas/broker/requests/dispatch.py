@@ -258,7 +258,7 @@ class Dispatcher:
             self._quotas.closed(connection.client.host)
 
     def error_response(self, request: Request, code: ErrorCode) -> Any:
-        """The API's own response with an error; None when the client expects no answer."""
+        """The API's own response with an error; None closes the connection instead."""
         return self.handlers[request.api_key].error_response(request.message, request.version, code)
 
     def close_idle(self, now_ms: int, max_idle_ms: int) -> None:
@@ -268,7 +268,7 @@ class Dispatcher:
                 connection.close()
 
 
-# To look up a member of an enum takes long, as does a method for each event.
+# Constants, because looking up a member of an enum is slow, and so is a method for each event.
 _IDLE = ConnectionState.IDLE
 _PASSED_ON = ConnectionState.PASSED_ON
 _SERVING = ConnectionState.SERVING
@@ -283,22 +283,22 @@ _AFTER_CLOSED = states_after(ConnectionEvent.CLOSED)
 
 
 class _Slices:
-    """Of a request that was not decoded in one step: it may name so much that it takes long to
-    free."""
+    """The state of a request that is decoded in slices. It may name very much, so it is freed in
+    slices, too."""
 
     __slots__ = ("_was_answered", "task")
 
     def __init__(self) -> None:
         self.task: AnyTask[None] | None = None
-        """Its task, if it is one of the dispatcher's large requests."""
+        """The request's task, if it is one of the dispatcher's large requests."""
         self._was_answered: Resume | None = None
 
     def await_answer(self, _: Request, resume: Resume) -> None:
-        """The effect of its task: wait for the answer."""
+        """The effect of the task: wait for the answer."""
         self._was_answered = resume
 
     def end(self) -> None:
-        """It is answered, or its client is gone."""
+        """The request is answered, or its client is gone."""
         resume, self._was_answered = self._was_answered, None
         if resume is not None:
             resume(None, None)
@@ -307,8 +307,8 @@ class _Slices:
 class ClientConnection:
     """One connection's frames in, its responses out.
 
-    `CONNECTION_TRANSITIONS` has its states. What it serves is kept beside the state: the request,
-    and of one that is decoded in slices the task."""
+    Its states are those of `CONNECTION_TRANSITIONS`. The request that is served is kept beside the
+    state, and so is its task if it is decoded in slices."""
 
     __slots__ = ("_connection", "_dispatcher", "_key", "_request", "_slices", "_state", "client", "last_active_ms")
 
@@ -319,9 +319,9 @@ class ClientConnection:
         self.client = ClientFacts(listener, host, port)
         self._state = _IDLE
         self._request: Request | Unanswered | None = None
-        """What has no response yet."""
+        """The request, or the requests of a fast path, without a response yet."""
         self._slices: _Slices | None = None
-        """Of this request, if it was not decoded in one step."""
+        """Set while a request that is decoded in slices is served."""
         self._key = -1
         self.last_active_ms = dispatcher.clock.monotonic_ms()
 
@@ -362,7 +362,7 @@ class ClientConnection:
         """Deliver no other request until these are answered."""
         self._begin_waiting(unanswered)
         unanswered.wait(partial(self._answer_some, unanswered), self.close)
-        if self._state is _CLOSED:  # it broke when the answers before these were sent
+        if self._state is _CLOSED:  # the connection broke while earlier answers were sent
             self._request = None
             unanswered.abandon()
 
@@ -380,7 +380,7 @@ class ClientConnection:
             self._connection.resume()
 
     def _begin_waiting(self, served: Request | Unanswered) -> None:
-        """Its answer comes later."""
+        """Pause the connection until the answer, which comes later."""
         self._state = _AFTER_DEFERRED[self._state]
         self._request = served
         self._connection.pause()
@@ -599,7 +599,7 @@ class ClientConnection:
         else:
             self._state = _AFTER_ANSWERED[self._state]
             self._request = None
-            self._connection.close()  # not resumed before: what came behind is not served
+            self._connection.close()  # without resuming it: later requests are not served
 
     def _reply(self, request: Request, response: Any) -> None:
         """Encode and send a response; None for none."""

@@ -200,7 +200,7 @@ def _racks(wanted: int | None, held: HeldCluster, count: int) -> list[str | None
 
 
 def _new_cluster_features(given: argparse.Namespace, held: HeldCluster, directory: Path) -> str:
-    """What a new cluster finalizes; an old one keeps what it has.
+    """The levels that a new cluster finalizes; an existing one keeps its own.
 
     Raises `BarnabasError` for levels that differ from those with which the cluster was made."""
     from barnabas.broker.metadata.features import levels_text, parse_levels, wrong_levels

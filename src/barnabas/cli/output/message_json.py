@@ -8,7 +8,7 @@ __all__ = ["message_document"]
 
 def message_document(value: Any, version: int) -> Any:
     """A message, or a value in it, for `json`: camelCase names, bytes in base64, the
-    fields of its version, tagged ones only if they say something."""
+    fields of its version, tagged ones only if they differ from their default."""
     if isinstance(value, list):
         return [message_document(item, version) for item in value]
     if isinstance(value, bytes | bytearray | memoryview):

@@ -49,7 +49,7 @@ class Change:
     """The changes of a multi; for the end of a session, what happens to the parents of its
     nodes."""
     head: bytes = b""
-    """Path, data and ACL of a creation as they came, if its transaction begins with them."""
+    """Path, data and ACL of a creation as received, if its transaction begins with them."""
 
     @property
     def is_failed(self) -> bool:

@@ -1,4 +1,4 @@
-"""The request that finalizes a feature of a simulated cluster, and what is finalized there.
+"""The request that finalizes a feature in a simulated cluster, and the level that is finalized.
 
 In Kafka: `FeatureUpdate` and `UpdateFeaturesRequest`.
 """

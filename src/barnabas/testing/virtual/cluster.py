@@ -177,7 +177,7 @@ def _coordination(simulation: Simulation) -> dict[str, str]:
 
 
 def _machine_here(simulation: Simulation) -> Machine:
-    """The machine of the program that asks."""
+    """The machine of the program that calls."""
     process = current_process()
     assert process is not None, "outside of programs there are no clients"
     return simulation.machine(process.name)

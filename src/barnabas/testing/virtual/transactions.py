@@ -218,7 +218,7 @@ class TransactionManager:
     async def add_partition(self, topic_partition: TopicPartition, timeout_s: float) -> None:
         """Make a partition part of the transaction, before its first record is sent.
 
-        With version 2 the broker does, when the record comes."""
+        In version 2 the broker adds it, when the record arrives."""
         if self._is_version_2:
             self._added.add(topic_partition)
             return
@@ -326,7 +326,7 @@ class TransactionManager:
         self._enter(_STATE.READY)
 
     def _take_next_identity(self, response: EndTxnResponse) -> None:
-        """From version 2 on, the answer has the epoch of the next transaction."""
+        """In version 2 the answer has the epoch of the next transaction."""
         identity = response.producer_id, response.producer_epoch
         if identity not in (_NEW_PRODUCER, self.identity):
             self.identity = identity
@@ -394,7 +394,7 @@ class TransactionManager:
         """Ask a broker what the cluster has finalized. Raises `ChannelError`."""
         request = ApiVersionsRequest(client_software_name=_CLIENT, client_software_version="1")
         response: ApiVersionsResponse = await self._channels.send(broker_id, request, version=_FEATURES_SINCE_VERSION)
-        if response.finalized_features_epoch > self._features_epoch:  # others know less
+        if response.finalized_features_epoch > self._features_epoch:  # other brokers may be behind
             self._features_epoch = response.finalized_features_epoch
             levels = {each.name: each.max_version_level for each in response.finalized_features}
             self._finalized = levels.get(TRANSACTION_VERSION, 0)

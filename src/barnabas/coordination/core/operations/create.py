@@ -44,7 +44,7 @@ _END = struct.Struct(">?i")
 the parent."""
 _CREATE, _CREATE2 = OpCode.CREATE, OpCode.CREATE2
 _COPIED_BYTES = 4_096
-"""Most data of a creation whose bytes are kept as they came, until it is answered."""
+"""Up to this size of its data, the bytes of a creation are kept until it is answered."""
 _GREATEST = 0x7FFFFFFF
 _new = DataNode.new
 _OWNED = frozenset((OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL))

@@ -178,8 +178,8 @@ def is_plain_record(data: Buffer) -> bool:
 def _starts_of_record(size: int) -> tuple[int, bytes, bytes | None] | None:
     """How a record of this size in bytes begins: its length, no attributes, and deltas of 0.
 
-    Where that ends, the bytes, and those of a record without a key up to its value. None where
-    no record has that size, or none without a key."""
+    Returns where that ends, these bytes, and those of a record without a key up to its value (None
+    if no such record has this size). Returns None if no record has this size."""
     for width in (1, 2, 3, 4):
         head = varint(size - width) + b"\0\0\0"
         at = len(head)
