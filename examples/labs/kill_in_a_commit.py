@@ -2,7 +2,7 @@
 
 A transaction is many records, in partitions that many brokers lead, seen together or not at all.
 One broker, the producer's coordinator, decides. It writes PrepareCommit to ``__transaction_state``,
-then a marker to each partition, then CompleteCommit. Whoever coordinates next reads that topic, and
+then a marker to each partition, then CompleteCommit. The next coordinator reads that topic, and
 completes what was decided.
 """
 
@@ -111,7 +111,7 @@ def send(producer: Producer[str, str], value: str) -> None:
 
 
 def seen(lab: Lab) -> tuple[list[str], list[str]]:
-    """What consumers get that read what is committed."""
+    """What consumers at read_committed get."""
     return lab.read("orders"), lab.read("payments")
 
 
@@ -169,7 +169,7 @@ def orders(lab: Lab, group: str) -> Consumer[str, str]:
 
 
 def next_offset(records: list[Record[str, str]]) -> dict[TopicPartition, int]:
-    """Where a program goes on that has processed these."""
+    """Where a program that has processed these goes on."""
     return {TopicPartition("incoming", 0): records[-1].offset + 1}
 
 

@@ -192,8 +192,8 @@ _OF_GROUPS: dict[str, Any] = {
     "mean_fault_gap_s": 3.5,
     "mean_produce_pause_s": 0.3,
 }
-"""Members come and go, and the coordinator moves at times: generations must come about between
-two moves, and have other owners."""
+"""Members come and go, and the coordinator moves at times: between two moves there must be new
+generations, with other owners."""
 
 MUTANTS = SINGLE_REPLICA_MUTANTS | REPLICATION_MUTANTS | GROUP_MUTANTS
 

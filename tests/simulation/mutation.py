@@ -38,10 +38,10 @@ __all__ = [
 ]
 
 SEEDS = range(1, 61)
-"""At most so many are tried. A plan should show its mutant in a third of its seeds, whatever else
-changes in the code; then hardly one needs more than ten, and chance never needs sixty."""
+"""The seeds that are tried at most. A plan should show its mutant in a third of its seeds, whatever
+else changes in the code; then hardly any mutant needs more than ten, and none needs sixty."""
 WHEN_ALL_SEEDS_RUN_S = 3600
-"""A mutant that survives shall be named, also on a slow machine; no time-out may come before."""
+"""No time-out before the name of a mutant that survives is printed, even on a slow machine."""
 
 
 class MutantOutdatedError(Exception):
@@ -88,16 +88,13 @@ def run_mutants(mutants: Iterable[Callable[[], None]], run: Callable[[Callable[[
     """The main program of a file of mutants: run all, or those named; the exit
     status is 1 if one survives.
 
-    ``run`` is one seed under the plan that can show the mutant. A mutant is run on seed after seed
-    until one notices it, so it costs as many as it needs, and only a mutant that no test would
-    notice costs all.
+    ``run`` runs one seed under the plan that can show the mutant. A mutant is run on seed after
+    seed until one notices it, so only a mutant that no seed notices costs all of them.
     """
     parser = argparse.ArgumentParser(description="Run mutants; each must be noticed by a seed.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="a mutant; all without")
     parser.add_argument("--seeds", type=_seeds, default=SEEDS, metavar="FIRST-LAST", help="those to run (default 1-60)")
-    parser.add_argument(
-        "--enough", type=int, default=1, metavar="N", help="stop when so many seeds have noticed (default 1)"
-    )
+    parser.add_argument("--enough", type=int, default=1, metavar="N", help="stop when N seeds have noticed (default 1)")
     parser.add_argument("--intact", action="store_true", help="run the plans without the defects; no seed may complain")
     parser.add_argument("--here", action="store_true", help="run the one mutant named in this process")
     parser.add_argument("--fit", action="store_true", help="only put each into the code, in a process of its own")
@@ -130,15 +127,15 @@ def run_mutants(mutants: Iterable[Callable[[], None]], run: Callable[[Callable[[
 
 @dataclass(slots=True)
 class Outcome:
-    """What a mutant's seeds said."""
+    """What the seeds of a mutant found."""
 
     ran: int
     noticed: list[int]
     words: str
-    """The first of them."""
+    """The first violation."""
 
     def text(self, *, intact: bool) -> str:
-        """A line that says it, of the mutant or of the code without it."""
+        """A line about the mutant, or with ``intact`` about the code without it."""
         if not self.noticed:
             return f"{'holds in' if intact else 'SURVIVES'} {self.ran} seeds"
         seeds = ", ".join(map(str, self.noticed))
@@ -146,7 +143,7 @@ class Outcome:
 
 
 def run_seeds(run: Callable[[int], Result], seeds: Iterable[int], enough: int) -> Outcome:
-    """Run seeds until enough of them have noticed."""
+    """Run seeds until enough of them have noticed the mutant."""
     outcome = Outcome(0, [], "")
     for seed in seeds:
         violations = run(seed).violations

@@ -148,7 +148,7 @@ def discard_markers_of_records_that_stay() -> None:
 
 
 def keep_aborted_records_in_compaction() -> None:
-    """Compaction keeps the records of aborted transactions, and drops what says that they are."""
+    """Compaction keeps the records of aborted transactions, and drops the proof of the abort."""
     from barnabas.log.compaction.cleaned_transactions import CleanedTransactions
 
     rewrite(CleanedTransactions, "can_discard", "ongoing.seen = True", "return False")
@@ -204,8 +204,8 @@ _CHANGES: dict[Callable[[], None], dict[str, Any]] = {
         "producers": 1, "copiers": 4, "partitions": 3, "mean_pause_s": 0.1,
     },
 }  # fmt: skip
-"""What is different where a small cluster has too few of the moments in which a mutant shows:
-commits under way when a coordinator is killed, copiers that the group has lost."""
+"""Changes of the plan, where a small cluster has too few of the moments in which a mutant shows:
+commits under way when a coordinator is killed, copiers that the group has removed."""
 
 
 def plan_for(mutant: Callable[[], None]) -> TransactionPlan:

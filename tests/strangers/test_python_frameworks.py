@@ -78,7 +78,7 @@ class Copier:
         self._runs = itertools.count()
 
     def run(self) -> contextlib.AbstractContextManager[Program]:
-        """With a directory of its own: what it keeps beside the cluster is lost with it."""
+        """Run it in a new directory: what it kept outside the cluster is lost with a kill."""
         return running([*self._command, self._directory / f"state-{next(self._runs)}"], self._directory / "log")
 
 
@@ -90,7 +90,7 @@ class Copier:
 def test_a_killed_program_processes_each_record_once(
     cluster: Up, program: Copier, wanted: Callable[[int], list[str]]
 ) -> None:
-    """What it left open is aborted, and the offsets go with the records."""
+    """The open transaction is aborted, and the offsets are committed with the records."""
     bootstrap = cluster.bootstrap
     numbers = Numbers(bootstrap, program.source)
     numbers.add(FIRST)

@@ -44,7 +44,7 @@ def _state_at(servers: str, topic: str) -> tuple[int | None, set[int]]:
 def led_by(cluster: Addressed, topic: str, leader: int) -> str:
     """A topic with three replicas whose first one leads; every broker knows it.
 
-    A broker that is cut off before it knows the topic tells its clients that there is none.
+    Until it knows the topic, a broker that is cut off answers its clients that there is none.
     """
     others = [n for n in range(3) if n != leader]
     with Admin({"bootstrap.servers": cluster.bootstrap_servers}) as admin:

@@ -26,7 +26,7 @@ coordinator has left the metadata (its issues 5511 and 5456), and has to be kill
 
 
 class Feed:
-    """Puts numbers into the input, in turns into each partition, as far as it may."""
+    """Sends numbers to the input, to its partitions in turn, up to a limit."""
 
     def __init__(self, servers: str, partitions: int, records: int) -> None:
         self._partitions = partitions
@@ -44,13 +44,13 @@ class Feed:
         self._thread.start()
 
     def allow(self, count: int) -> None:
-        """Let it send so many."""
+        """Raise the limit to ``count`` numbers."""
         with self._changed:
             self._limit = count
             self._changed.notify_all()
 
     def finish(self) -> None:
-        """Let it send all, and return when the brokers have them."""
+        """Send all numbers, and return when the brokers have them."""
         self.allow(self._records)
         self._thread.join()
         assert self._producer.flush(120) == 0
@@ -97,7 +97,7 @@ class CopyJob:
         self.lines: list[str] = []
         """What it printed, but for its progress; how its processes ended."""
         self.hung: list[str] = []
-        """What those were about to do that had to be killed because they printed nothing more."""
+        """The next step of each process that was killed because it printed nothing more."""
         self._last = "begins"
         self._printed = 0
         self._is_to_die = False
@@ -194,7 +194,7 @@ class LogFacts:
 
     @classmethod
     def of(cls, log_dir: Path, topic: str, partition: int) -> Self:
-        """Of the replica in a broker's log dir."""
+        """The facts of a replica in a broker's log dir."""
         files = ",".join(map(str, sorted((log_dir / f"{topic}-{partition}").glob("*.log"))))
         with contextlib.redirect_stdout(io.StringIO()) as output:
             assert main(["dump-log", "--deep-iteration", "--files", files]) == 0

@@ -1,4 +1,4 @@
-"""A program that copies a topic in transactions until it has copied so many records.
+"""A program that copies a number of records from topic to topic, in transactions.
 
 ``python copy_program.py SERVERS PARTITIONS RECORDS A_TRANSACTION`` copies ``copy-in`` to
 ``copy-out`` and ends with 0. It prints how many are copied, by the group's offsets, and what it is
@@ -16,7 +16,7 @@ __all__ = ["COMMITS", "INPUT", "NAME", "OUTPUT", "STEPS"]
 
 COMMITS = "commits"
 STEPS = ("waits", "sends offsets", COMMITS)
-"""What the program says before it does so."""
+"""What the program prints before each step."""
 
 INPUT, OUTPUT = "copy-in", "copy-out"
 NAME = "copy"

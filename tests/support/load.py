@@ -138,10 +138,10 @@ def assert_exactly_once_in_order(
     """Each acknowledged number is there, none twice, those of one key in the order of their
     sending.
 
-    The brokers' log dirs are below ``directory``. Records that the client has sent again in an
-    epoch that it has raised itself are its own fault: they are reported in a warning, and count
-    once. Other copies fail, with the batches around them; the logs are then copied below ``kept``,
-    if they do not outlive the cluster.
+    The brokers' log dirs are below ``directory``. If the client has sent records again in an epoch
+    that it has raised itself, the fault is its own: a warning reports the copies, and they count
+    once. Other copies fail the test, with the batches around them. Logs that do not outlive the
+    cluster are then copied below ``kept``.
     """
     assert load.acknowledged
     missing = load.acknowledged - {number for _, _, number in records}
@@ -169,14 +169,14 @@ def _without_copies_by_the_client(
         lines = [*lines, batches_near(shown, directory, load.topic), f"The logs are below {logs}"]
         raise AssertionError("Records stand twice:\n" + "\n".join(lines))
     with warnings.catch_warnings():
-        warnings.simplefilter("always")  # reported, no error
+        warnings.simplefilter("always")  # a warning must not fail the test
         warnings.warn("The client has sent records twice:\n" + "\n".join(lines), stacklevel=3)
     first = {number: (found[0].partition, found[0].offset) for number, found in copies.items()}
     return [each for each in records if first.get(each[2], each[:2]) == each[:2]]
 
 
 def _logger(lines: deque[str]) -> logging.Logger:
-    """A logger by itself that keeps lines."""
+    """A logger, without a parent, that keeps lines."""
 
     class Kept(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

@@ -13,7 +13,7 @@ IS_TRIAL = "BARNABAS_NAMES" in environ
 NAMES = int(environ.get("BARNABAS_NAMES", "4000"))
 """How many things a request names."""
 _MEMORY_MIB = 16 + NAMES * 600 / (1 << 20)
-"""A thing that is named has an object in the request, one in the answer, and perhaps an error."""
+"""Each name costs an object in the request, one in the answer, and perhaps an error."""
 
 
 class LongRequests:

@@ -1,12 +1,12 @@
-"""Records that stand more than once in a topic: with which producer, epoch and sequence each copy
-came, and so whether a broker or the client made it.
+"""Records that are in a topic more than once: the producer, epoch and sequence of each copy show
+whether a broker or the client made it.
 
-A broker appends a sequence of a producer's epoch once: two copies with one sequence of one epoch
-are the broker's fault. An idempotent producer without a transactional id raises its epoch itself,
-no broker does (KIP-360). librdkafka raises it for all partitions when one of them answers
-OUT_OF_ORDER_SEQUENCE_NUMBER, then sends again, in the new epoch, what is not acknowledged. A broker
-that has appended it in the old epoch cannot know that. Such copies are the client's (its issue
-4953).
+A broker appends each sequence of a producer's epoch once: two copies with the same sequence and
+epoch are the broker's fault. An idempotent producer without a transactional id raises its epoch
+itself; no broker does (KIP-360). librdkafka raises it for all partitions when one of them answers
+OUT_OF_ORDER_SEQUENCE_NUMBER, and then sends what is not acknowledged again, in the new epoch. A
+broker that has appended it in the old epoch cannot recognise it. Such copies are the client's
+fault (its issue 4953).
 """
 
 import shutil
@@ -27,7 +27,7 @@ OTHER = "sent again by another producer, in another partition or without idempot
 
 
 class Copy(NamedTuple):
-    """Where a record stands, and what it came with."""
+    """Where a copy of a record is, and the producer's data that it came with."""
 
     partition: int
     offset: int
@@ -37,8 +37,8 @@ class Copy(NamedTuple):
 
 
 def copies_of(numbers: Collection[int], directory: Path, topic: str) -> dict[int, list[Copy]]:
-    """Each copy of the records with these numbers as value, in all logs of a topic below
-    ``directory``, by number, in order."""
+    """All copies of the records with these values, in the logs of a topic below ``directory``: by
+    value, in order."""
     found: dict[int, set[Copy]] = {number: set() for number in numbers}
     for folder in folders(directory, topic):
         partition = int(folder.name.rpartition("-")[2])
@@ -61,7 +61,7 @@ def folders(directory: Path, topic: str) -> list[Path]:
 
 
 def kind_of(copies: list[Copy]) -> str:
-    """Who made the copies of one record, by what these came with."""
+    """Who made the copies of one record."""
     if len(copies) < 2 or len({(copy.partition, copy.producer_id) for copy in copies}) > 1 or copies[0].producer_id < 0:
         return OTHER
     if len({copy[2:] for copy in copies}) < len(copies):
@@ -90,7 +90,7 @@ def described(kinds: dict[str, dict[int, list[Copy]]]) -> str:
 
 
 def batches_near(copies: Iterable[Copy], directory: Path, topic: str) -> str:
-    """The headers of the batches with these copies, and of some before and after, as text."""
+    """The headers of the batches with these copies, and of some around them, as text."""
     wanted: dict[int, set[int]] = defaultdict(set)
     for copy in copies:
         wanted[copy.partition].add(copy.offset)
@@ -111,7 +111,7 @@ def batches_near(copies: Iterable[Copy], directory: Path, topic: str) -> str:
 
 
 def keep_logs(directory: Path, topic: str, kept: Path) -> Path:
-    """Copy a topic's logs below ``kept``, where they outlive the cluster: the new directory."""
+    """Copy a topic's logs below ``kept``, where they outlive the cluster; return the directory."""
     target = kept / f"logs-of-{topic}"
     for folder in folders(directory, topic):
         if target not in folder.parents:

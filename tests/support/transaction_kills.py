@@ -1,8 +1,8 @@
-"""Programs of others that copy in transactions: each is killed while a transaction of it is open,
+"""Programs of others that copy in transactions: each is killed while it has an open transaction,
 and started again.
 
-A transaction that is open holds readers at read_committed back: the last stable offset is behind
-the end. The program is stopped before that is looked at, so that it stays so until the kill.
+An open transaction holds readers at read_committed back: the last stable offset is below the end of
+the log. The program is stopped before the two are compared, so that nothing changes until the kill.
 """
 
 import contextlib
@@ -72,7 +72,7 @@ def running(command: Sequence[object], log: Path, environment: Mapping[str, str]
 def kill_in_a_transaction(process: Program, bootstrap: str, target: str, add: Callable[[int], None]) -> None:
     """SIGKILL while records of an open transaction are in the topic.
 
-    ``add`` gives the program so many records more."""
+    ``add`` gives the program a number of records more."""
 
     def has_begun() -> bool:
         assert process.poll() is None, "the program has ended"
@@ -108,18 +108,18 @@ def _ends(bootstrap: str, topic: str) -> tuple[int, int]:
 
 @cache
 def _admin(bootstrap: str) -> AdminClient:
-    """One for all questions: a connection takes longer than a short transaction."""
+    """One client for all requests: to connect takes longer than a short transaction."""
     return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
 
 def _ending(bootstrap: str) -> bool:
-    """Whether a coordinator is about to end a transaction: its producer has asked for that."""
+    """Whether a coordinator is ending a transaction at its producer's request."""
     with AdminConnection(bootstrap) as connection:
         return bool(list_transactions(connection, states=("PrepareCommit", "PrepareAbort")))
 
 
 def wait_for_all(process: Program, bootstrap: str, target: str, count: int) -> list[str]:
-    """All values at read_committed once there are so many, while the program runs."""
+    """All values at read_committed once there are ``count``, while the program runs."""
 
     def is_done() -> list[str]:
         assert process.poll() is None, "the program has ended"

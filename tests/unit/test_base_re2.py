@@ -55,7 +55,7 @@ REPETITIONS = st.sampled_from(["", "", "", "*", "+", "?", "*?", "{2}", "{0,2}", 
 
 
 def _group(opening: str, inner: str, repetition: str) -> str:
-    """Python's own matcher has ideas of its own about loops over nothing."""
+    """Python's matcher repeats parts that match nothing in another way."""
     return f"{opening}{inner}){'' if re.fullmatch(inner, '', re.ASCII) else repetition}"
 
 
@@ -71,14 +71,14 @@ PATTERNS = st.lists(PARTS | PLACES, max_size=5).map("".join)
 
 @given(PATTERNS, st.sampled_from(["", "(?i)", "(?s)"]), st.text("abAk1_- \n", max_size=8))
 def test_patterns_match_what_pythons_do(pattern: str, flags: str, text: str) -> None:
-    """In what both know."""
+    """In the syntax that both have."""
     expected = re.fullmatch(flags + pattern, text, re.ASCII) is not None
     assert matches(Re2Pattern(flags + pattern), text)[0] is expected
 
 
 @given(st.text(LETTERS + r"()[]{}*+?|\^$.,:=!<>PQEdpLx09&#", max_size=30))
 def test_any_pattern_is_taken_or_refused(pattern: str) -> None:
-    """No other error leaves the matcher."""
+    """The matcher raises no other error."""
     try:
         made = Re2Pattern(pattern)
     except Re2Error:

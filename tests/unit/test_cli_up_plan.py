@@ -98,7 +98,7 @@ def test_the_same_options_start_the_same(tmp_path: Path) -> None:
 
 
 def test_a_new_cluster_has_the_levels_that_are_asked_for(tmp_path: Path) -> None:
-    """None unless it is said. Later starts keep the file, and refuse other levels."""
+    """None without the option. Later starts keep the file, and refuse other levels."""
     for name in ("none", "two"):
         (tmp_path / name).mkdir()
     start(tmp_path / "none")

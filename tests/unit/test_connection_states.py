@@ -14,12 +14,12 @@ from barnabas.broker.requests.connection_states import (
 
 _E, _S = ConnectionEvent, ConnectionState
 _LENGTH = 6
-"""Of the sequences: each state has been left and come back to."""
+"""How long the sequences are: long enough to leave each state and come back to it."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What is true of a connection, each by itself."""
+    """What is true of a connection, fact by fact."""
 
     is_passed_on: bool = False
     is_served: bool = False
@@ -27,8 +27,8 @@ class Facts:
     is_closed: bool = False
 
     def after(self, event: ConnectionEvent) -> "Facts | None":
-        """None for what cannot come: a paused connection has no frame, and one that is served no
-        other one."""
+        """None for an event that cannot happen: no frame comes from a paused connection, nor while
+        a request is served."""
         if self.is_closed:
             return self
         if event is _E.CLOSED:
@@ -69,7 +69,7 @@ def test_each_sequence_of_events_leads_where_the_facts_lead(first: ConnectionEve
 
 
 def test_every_state_is_reached_and_only_the_last_has_no_way_out() -> None:
-    """No state is without use, and from each one the connection can end."""
+    """Each state is used, and the connection can end in each."""
     reached, waiting = {_S.IDLE}, [_S.IDLE]
     while waiting:
         new = set(CONNECTION_TRANSITIONS[waiting.pop()].values()) - reached

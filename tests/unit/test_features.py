@@ -163,7 +163,7 @@ def new_cluster(levels: dict[str, int], *features: dict[str, Any] | None) -> Con
 
 
 def test_a_new_cluster_finalizes_what_it_is_asked_for() -> None:
-    """With the znode itself: no client sees the cluster without it. Level 0 is none."""
+    """The znode is created with it: no client sees the cluster without it. Level 0 is left out."""
     made = new_cluster({TRANSACTION_VERSION: 2}, None, None)
     made.znodes.perform(set_up_feature_versioning(made.context))
     assert stored(made) == (

@@ -1,4 +1,4 @@
-"""Records that stand twice in a topic: which copies fail a trial, and which are the client's."""
+"""Records that are in a topic twice: which copies fail a trial, and which are the client's."""
 
 from collections import deque
 from pathlib import Path
@@ -99,7 +99,7 @@ def test_what_a_consumer_reads_twice_and_the_logs_have_once_fails(tmp_path: Path
 
 
 def test_records_that_are_missing_or_out_of_order_fail(tmp_path: Path) -> None:
-    """Copies that are forgiven hide neither."""
+    """Copies that the client has made do not hide either."""
     read = write(tmp_path / "t-0", ([0, 101], ID, 0, 0), ([101, 0], ID, 1, 0))
     with pytest.raises(AssertionError, match="missing"):
         assert_exactly_once_in_order(load_of(0, 1), read, tmp_path)

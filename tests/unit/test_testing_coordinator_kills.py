@@ -110,7 +110,7 @@ def test_a_single_broker_is_started_again(barnabas_cluster: Cluster) -> None:
     eventually(lambda: read_committed(barnabas_cluster, "till") == ["one"], what="the transaction is over")
 
 
-def test_other_producers_and_other_outcomes_kill_nobody(cluster: Cluster) -> None:
+def test_other_producers_and_other_outcomes_kill_no_broker(cluster: Cluster) -> None:
     """And a block in which nothing was killed fails."""
     cluster.create_topic("others", replication_factor=3)
     settings = {"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0, "transactional.id": "other"}

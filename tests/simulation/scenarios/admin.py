@@ -65,7 +65,7 @@ async def create_simulated_topic(client: ClusterClient, topic: str, plan: TopicP
 
 
 async def set_feature_level(client: ClusterClient, view: ClusterView, name: str, level: int) -> None:
-    """Finalize a feature at a level, whatever it takes."""
+    """Finalize a feature at a level; try until it is done."""
     while (before := finalized_level(view, name)) != level:
         await client.refresh([])
         if client.controller_id >= 0:

@@ -251,7 +251,7 @@ class ClientObserver:
 
     @staticmethod
     def _leave_adding(facts: TransactionFacts, _: int, request: Any, version: int | None) -> None:
-        """With version 2 brokers add the partitions of a Produce request themselves."""
+        """In version 2 brokers add the partitions of a Produce request themselves."""
         if not isinstance(request, ProduceRequest) or version is None or version < _LEAVES_ADDING_SINCE_VERSION:
             return
         for topic in request.topic_data:

@@ -33,7 +33,7 @@ _LATE_SINCE_VERSION: dict[type, int] = {
     EndTxnRequest: 5,
     TxnOffsetCommitRequest: 5,
 }
-"""The first version of a request whose copies may come late: before it they leave at once."""
+"""The first version of a request whose copies may come late; those of older ones leave at once."""
 
 
 class RepeatedRequests:

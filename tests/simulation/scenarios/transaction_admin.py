@@ -1,8 +1,8 @@
 """What an administrator does to partitions while transactions run: replicas move to other brokers
 and other log dirs, preferred leaders are elected, records are deleted.
 
-Only records that a reader at read_committed has seen are deleted, and of the copied topic only
-those whose copies it has seen.
+Only records that a reader at read_committed has seen are deleted. In the copied topic it must have
+seen their copies, too.
 """
 
 import asyncio
@@ -90,7 +90,7 @@ class TransactionAdministrator:
         return self._rng.choice(sorted(self._view.partitions()))
 
     def _move(self) -> tuple[int, object]:
-        """Other replicas for a partition, internal ones too, or (None) an end to its moving."""
+        """Other replicas for any partition, internal ones too, or the end of its move (None)."""
         topic, number = self._any()
         replicas = self._rng.sample(self._client.brokers, _REPLICAS) if self._rng.random() < 0.9 else None
         moved = ReassignableTopic(

@@ -53,7 +53,7 @@ def key_of(value: bytes) -> bytes:
 
 
 def content_of(value: bytes) -> bytes:
-    """What a value says; of a copy, the value that was copied."""
+    """The content of a value; for a copy, the value that was copied."""
     return value.split(b":", 2)[2]
 
 
@@ -71,7 +71,7 @@ class TransactionFacts:
         self.compacted: set[str] = set()
         """Topics that are compacted."""
         self._offsets: dict[bytes, int] = {}
-        """Where values are, as their producers learned."""
+        """The offsets of values, as acknowledged to their producers."""
 
     def begin(self, producer: str) -> SentTransaction:
         """A transaction begins."""
@@ -110,7 +110,7 @@ class TransactionFacts:
             self._history.violation(f"{topic_partition}: {value!r} was sent to {transaction.values[value]}")
 
     def check_all(self, seen: Seen) -> None:
-        """Everything that consumers at read_committed were handed when all is over."""
+        """Check everything that consumers at read_committed were handed when all is over."""
         counts = _counts(value for values in seen.values() for value in values.values())
         for value, count in counts.items():
             if count > 1:
@@ -137,8 +137,8 @@ class TransactionFacts:
     def check_last(
         self, topic_partition: TopicPartition, before: Mapping[int, bytes], last: Mapping[int, bytes]
     ) -> None:
-        """What an earlier reader was handed, and the last one: all that differs was deleted or
-        compacted."""
+        """Compare what an earlier reader was handed with what the last one was: only values that
+        were deleted or compacted may differ."""
         for offset in last.keys() - before.keys():
             self._history.violation(f"{topic_partition}: only the last reader saw {last[offset]!r} at {offset}")
         newest = {key_of(value): offset for offset, value in sorted(last.items())}

@@ -188,7 +188,7 @@ class TransactionReader:
         await self._read(consumer)
 
     async def _read(self, consumer: VirtualConsumer[bytes, bytes]) -> None:
-        # What comes while the consumer is asked may be handed out by its next call only.
+        # What is fetched during this call may be handed out by the next one.
         fetched = dict(self._client.observer.positions)
         for record in await consumer.consume(10_000, _POLL_S):
             topic_partition = TopicPartition(record.topic, record.partition)
@@ -344,7 +344,7 @@ class TransactionScenario:
         )
 
     def _deletable(self, topic_partition: TopicPartition) -> int:
-        """Where the records end that the reader has seen; those to be copied, with their copies."""
+        """The end of what the reader has seen; for records to be copied, with their copies."""
         reader, upto = self._readers[0], 0
         needs_copies = topic_partition.topic == _ORIGINAL and self._plan.copiers
         copied = {content_of(copy) for copy in _values(reader.seen, _COPY)} if needs_copies else set()
