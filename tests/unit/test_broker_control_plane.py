@@ -1,15 +1,20 @@
 """LeaderAndIsr, StopReplica and UpdateMetadata: epochs, roles, deletion; and what
 dispatch does with bad requests."""
 
+import gc
+import weakref
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.base.tasks import Task
+from barnabas.broker.apis.control_requests import ControlRequests
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.cluster.znodes import CONTROLLER_EPOCH
 from barnabas.broker.replication.partition import Follower, FollowerProgress, Leader, Partition
+from barnabas.broker.requests.request import Request
 from barnabas.wire.jute.errors import ErrorCode as Keeper
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.kafka.errors import ErrorCode
@@ -204,6 +209,33 @@ def test_requests_that_wait_for_an_epoch_are_served_in_their_order(broker: DataP
     broker.znodes.perform(steps)
     assert [wire.answer().error_code for wire in wires[:3]] == [ErrorCode.NONE] * 3
     assert (wires[3].sent, broker.metadata.controller_id) == ([], 2)
+
+
+def test_what_waits_for_an_epoch_is_freed_when_its_sender_has_gone_and_another_one_comes(
+    broker: DataPath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each attempt of a controller would stay in memory while coordination is away."""
+    waiting: list[Steps[None]] = []
+    broker.perform = waiting.append
+    served: list[weakref.ref[Any]] = []
+    serve = ControlRequests.serve
+
+    def noted(self: ControlRequests, request: Request, work: Task[None]) -> None:
+        served.append(weakref.ref(work))
+        serve(self, request, work)
+
+    monkeypatch.setattr(ControlRequests, "serve", noted)
+    for _ in range(3):
+        wire = broker.connect()
+        wire.post(update(2), 8)
+        wire.close()
+    last = broker.connect()
+    last.post(update(2), 8)
+    gc.collect()
+    assert [each() is not None for each in served] == [False, False, False, True]
+    (steps,) = waiting
+    broker.znodes.perform(steps)
+    assert last.answer().error_code == ErrorCode.NONE
 
 
 def test_what_comes_while_an_epoch_is_read_waits_for_another_reading(broker: DataPath) -> None:

@@ -52,8 +52,9 @@ class ControlRequests:
         self._start = start
         self._elected_epoch = _NO_EPOCH
         """The highest epoch that was read from ``/controller_epoch``."""
-        self._unconfirmed: deque[tuple[Request, Task[None]]] = deque()
-        """Requests with higher epochs, in order."""
+        self._unconfirmed: deque[tuple[int, Request, Task[None]]] = deque()
+        """Requests with higher epochs, in order, with the number of readings begun before them."""
+        self._readings = 0
         self._is_reading = False
 
     def serve(self, request: Request, work: Task[None]) -> None:
@@ -61,7 +62,8 @@ class ControlRequests:
         if request.message.controller_epoch <= self._elected_epoch:
             self._begin(request, work)
             return
-        self._unconfirmed.append((request, work))
+        self._forget_abandoned()
+        self._unconfirmed.append((self._readings, request, work))
         if not self._is_reading:
             self._is_reading = True
             self._start(self._confirm())
@@ -80,26 +82,37 @@ class ControlRequests:
     def _begin(self, request: Request, work: Task[None]) -> None:
         self._lane.start(work, failed=answer_failure, about=request)
 
+    def _forget_abandoned(self) -> None:
+        """A reading lasts while coordination is away: what waits for it must not be more than what
+        the open connections sent."""
+        if any(request.is_abandoned for _, request, _ in self._unconfirmed):
+            waiting, self._unconfirmed = self._unconfirmed, deque()
+            for number, request, work in waiting:
+                if request.is_abandoned:
+                    work.close()
+                else:
+                    self._unconfirmed.append((number, request, work))
+
     def _confirm(self) -> Steps[None]:
         """Read the epoch for the requests that wait, then for those that have arrived meanwhile."""
         try:
             while self._unconfirmed:
-                asked = len(self._unconfirmed)
+                self._readings += 1
                 self._elected_epoch = max(self._elected_epoch, (yield from _read_epoch()))
                 waiting, self._unconfirmed = self._unconfirmed, deque()
-                for number, (request, work) in enumerate(waiting):
-                    self._decide(request, work, may_wait=number >= asked)
+                for number, request, work in waiting:
+                    self._decide(number, request, work)
         finally:
             self._is_reading = False
 
-    def _decide(self, request: Request, work: Task[None], *, may_wait: bool) -> None:
+    def _decide(self, number: int, request: Request, work: Task[None]) -> None:
         epoch = request.message.controller_epoch
         if request.is_abandoned:  # its sender may have sent later requests over another connection
             work.close()
         elif epoch <= self._elected_epoch:
             self._begin(request, work)
-        elif may_wait:
-            self._unconfirmed.append((request, work))
+        elif number == self._readings:  # it came during this reading
+            self._unconfirmed.append((number, request, work))
         else:
             logger.warning(
                 "%r is of controller epoch %d, but %s is at most %d",
