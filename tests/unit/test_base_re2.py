@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.re2 import Re2Error, Re2Pattern
+from barnabas.base.re2_syntax import CharClass, parse_re2
 
 KEPT = json.loads((Path(__file__).parents[1] / "support" / "kept" / "transactional_id_patterns.json").read_text())
 """Patterns with the transactional ids that a broker of Apache Kafka 4.4.0 listed for them; null for
@@ -108,6 +109,15 @@ def test_a_pattern_that_has_met_very_many_texts_still_matches() -> None:
         assert matches(pattern, chr(number) * 2)[0]
     assert not matches(pattern, "x" * 301)[0]
     assert matches(pattern, "x" * 300)[0]
+
+
+def test_a_class_that_names_a_part_many_times_asks_it_once_for_a_letter() -> None:
+    """Hundreds of parts with the forms of a letter would hold the event loop within one turn."""
+    tree = parse_re2(r"(?i)[\pN\d" + r"\pN\d" * 190 + "]")
+    assert isinstance(tree, CharClass)
+    assert len(tree.parts) == 2
+    assert tree.has("7")
+    assert not tree.has("k")
 
 
 @pytest.mark.parametrize(

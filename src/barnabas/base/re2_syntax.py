@@ -9,7 +9,8 @@ Source: the syntax page of RE2. In Kafka: RE2/J.
 """
 
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from barnabas.base.errors import BarnabasError
@@ -51,13 +52,14 @@ class CharClass(NamedTuple):
         )
 
 
-def _same_letters(char: str) -> Iterable[str]:
+@lru_cache(1_000)
+def _same_letters(char: str) -> tuple[str, ...]:
     """The letter itself, and those that differ only in case (Unicode's simple folding)."""
     if char in _WITHOUT_CASE:
         return (char,)
     base = _FORMS.get(char, char)
     found = {char, base, base.lower(), base.upper(), base.title(), *_OTHER_FORMS.get(base.lower(), ())}
-    return (each for each in found if len(each) == 1)
+    return tuple(each for each in found if len(each) == 1)
 
 
 class Assertion(NamedTuple):
@@ -404,7 +406,8 @@ class _Parser:
             if last < first:
                 raise Re2Error(f"invalid character class range: `{self._text[begin : self._at]}`")
             ranges.append((first, last))
-        return CharClass(tuple(ranges), (), tuple(parts), is_negated, "i" in self._flags)
+        # One part hundreds of times would be asked for each letter.
+        return CharClass(tuple(ranges), (), tuple(dict.fromkeys(parts)), is_negated, "i" in self._flags)
 
     def _class_in_class(self) -> CharClass | None:
         """A class inside another one, ``[:alpha:]`` or ``\\d``."""
