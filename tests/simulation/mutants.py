@@ -114,10 +114,7 @@ def forget_producers() -> None:
     """Producer state is not brought back at a restart, so a batch sent again is stored again."""
     from barnabas.log import recovery
 
-    def load_producers(folder, producers, snapshots, segments, log_range):
-        return False
-
-    patch(recovery, "load_producers", load_producers)
+    patch(recovery, "load_producers", lambda *_args, **_options: False)
 
 
 def store_duplicates() -> None:

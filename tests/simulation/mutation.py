@@ -53,6 +53,7 @@ def patch(owner: Any, name: str, value: object) -> None:
     original = inspect.getattr_static(owner, name, None)
     if original is None:
         raise MutantOutdatedError(f"{owner.__name__} has no {name}")
+    _check_parameters(f"{owner.__name__}.{name}", original, value)
     if inspect.ismodule(owner):
         for module in list(sys.modules.values()):
             if (
@@ -62,6 +63,20 @@ def patch(owner: Any, name: str, value: object) -> None:
             ):
                 setattr(module, name, value)
     setattr(owner, name, value)
+
+
+def _check_parameters(name: str, original: object, value: object) -> None:
+    """A defect that cannot be called as the function can is an error of its own, which every seed
+    would notice."""
+    if not (inspect.isfunction(original) and inspect.isfunction(value)):
+        return
+    parameters = inspect.signature(original).parameters.values()
+    by_position = [each for each in parameters if each.kind <= inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    by_name = {each.name: None for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY}
+    try:
+        inspect.signature(value).bind(*[None] * len(by_position), **by_name)
+    except TypeError as error:
+        raise MutantOutdatedError(f"the defect of {name} cannot be called as the function is: {error}") from None
 
 
 def rewrite(owner: Any, name: str, old: str, new: str) -> None:
