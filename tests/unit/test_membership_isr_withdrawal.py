@@ -69,9 +69,10 @@ class Cluster:
         """As a controller does it when a broker is gone."""
         for topic_partition in self.partitions:
             state = self.state(topic_partition)
-            if broker in state.isr and len(state.isr) > 1:
+            if broker in state.isr and (len(state.isr) > 1 or state.leader == broker):
                 leader = NO_LEADER if state.leader == broker else state.leader
-                after = state.with_leader(leader, [member for member in state.isr if member != broker])
+                # The last member stays, as no other could lead.
+                after = state.with_leader(leader, [member for member in state.isr if member != broker] or [broker])
                 self.znodes.put(partition_state_path(topic_partition), encode_partition_state(after, EPOCH))
 
     def leave(self, broker: int, *lost: TopicPartition) -> None:
@@ -110,9 +111,19 @@ def test_the_last_member_of_a_set_stays_in_it_and_logs_an_error(caplog: pytest.L
     cluster = Cluster({T0: LeaderAndIsr(0, 4, (0,))})
     with caplog.at_level(logging.ERROR):
         cluster.leave(0, T0)
-    assert cluster.writes == 0
+    assert cluster.state(T0).isr == (0,)
     assert "no other in-sync replica" in caplog.text
     assert LOST.reason in caplog.text
+
+
+@pytest.mark.parametrize("has_controller", [True, False])
+def test_the_last_member_of_a_set_leads_in_a_new_epoch_only(has_controller: bool) -> None:
+    """Replicas outside the set may have records of its last epoch that it has lost."""
+    cluster = Cluster({T0: LeaderAndIsr(0, 4, (0,), version=9)}, has_controller=has_controller)
+    cluster.on_pause(lambda: cluster.remove(0))
+    cluster.leave(0, T0)
+    assert cluster.state(T0) == LeaderAndIsr(NO_LEADER, 5, (0,), version=10)
+    assert cluster.writes == (not has_controller)
 
 
 @pytest.mark.parametrize("has_controller", [True, False])
