@@ -47,7 +47,7 @@ def test_two_brokers_killed_at_once_leave_the_third_leader_and_controller_before
         cluster.wait_until_in_sync(TOPIC)
         load.finish()
         assert load.failed == []
-        assert_exactly_once_in_order(load, read_all(cluster.bootstrap, TOPIC))
+        assert_exactly_once_in_order(load, read_all(cluster.bootstrap, TOPIC), cluster.directory)
         cluster.wait_until_equal(TOPIC)
         assert epochs.faults == []
 
@@ -134,7 +134,7 @@ def test_a_rolling_restart_with_many_partitions_costs_no_record(tmp_path: Path, 
         load.finish()
         assert load.failed == []
         records = read_all(cluster.bootstrap, TOPIC)
-        assert_exactly_once_in_order(load, records)
+        assert_exactly_once_in_order(load, records, cluster.directory)
         reader.finish(records)
         cluster.wait_until_equal(TOPIC)
         assert epochs.faults == []

@@ -74,6 +74,7 @@ def seconds_without_writes(client: KazooClient, path: str) -> float:
 
 
 def check_while_members_are_killed(
+    directory: Path,
     bootstrap: str,
     zookeeper: str,
     kills: int,
@@ -84,7 +85,8 @@ def check_while_members_are_killed(
     """Kill the leader, again and again, and each third time a follower; how long no write
     was acknowledged, by role.
 
-    ``roles`` returns the ids of the leader and a follower once all members serve.
+    The brokers' log dirs are below ``directory``. ``roles`` returns the ids of the leader and a
+    follower once all members serve.
     """
     with AdminConnection(bootstrap) as admin:
         create_topic(admin, "load", partitions=PARTITIONS, replication_factor=3)
@@ -110,7 +112,7 @@ def check_while_members_are_killed(
     client.stop()
     client.close()
     assert load.failed == []
-    assert_exactly_once_in_order(load, read_all(bootstrap, "load"))
+    assert_exactly_once_in_order(load, read_all(bootstrap, "load"), directory)
     return gaps_s
 
 
@@ -121,6 +123,7 @@ def test_brokers_keep_their_sessions_and_records_while_members_are_killed(
     while a member is away."""
     with ProcessCluster(BROKERS, zk_servers=3, data_dir=tmp_path) as cluster:
         gaps_s = check_while_members_are_killed(
+            tmp_path,
             cluster.bootstrap_servers,
             cluster.zookeeper_connect,
             KILLS,
@@ -161,6 +164,7 @@ def test_our_brokers_keep_their_sessions_and_records_on_an_ensemble_of_apaches(
                 cluster.await_registered(number)
             members_known(cluster.bootstrap, BROKERS)
             gaps_s = check_while_members_are_killed(
+                tmp_path,
                 cluster.bootstrap,
                 members.addresses,
                 max(1, KILLS // 3),

@@ -89,7 +89,7 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Facts]:
         load.goes_on(500, "the load goes on after all")
         load.finish()
         assert load.failed == []
-        assert_exactly_once_in_order(load, read_all(cluster.bootstrap, TOPIC))
+        assert_exactly_once_in_order(load, read_all(cluster.bootstrap, TOPIC), cluster.directory)
         cluster.wait_until_equal(TOPIC)
         assert epochs.faults == []
 

@@ -59,7 +59,9 @@ def pair(tmp_path: Path):
 
 
 @pytest.mark.parametrize("victim", ["broker", "zookeeper"])
-def test_killed_with_9_nothing_acknowledged_is_lost_or_doubled(pair: Pair, victim: str, record_property) -> None:
+def test_killed_with_9_nothing_acknowledged_is_lost_or_doubled(
+    pair: Pair, victim: str, tmp_path: Path, record_property
+) -> None:
     """After every restart the same producer goes on; at the end each acknowledged
     number is there exactly once."""
     admin = AdminClient({"bootstrap.servers": pair.bootstrap, "log_level": 0})
@@ -91,4 +93,4 @@ def test_killed_with_9_nothing_acknowledged_is_lost_or_doubled(pair: Pair, victi
     assert load.failed == []
     record_property("acknowledged", len(load.acknowledged))
     record_property("kills, their moments from seed", [KILLS, SEED])
-    assert_exactly_once_in_order(load, read_all(pair.bootstrap, "trial"))
+    assert_exactly_once_in_order(load, read_all(pair.bootstrap, "trial"), tmp_path)

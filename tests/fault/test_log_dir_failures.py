@@ -102,7 +102,7 @@ def test_replicas_move_between_log_dirs_under_load_without_losing_or_doubling_a_
         load.finish()
         record_property("seconds for a move", longest)
         assert load.failed == []
-        assert_exactly_once_in_order(load, read_all(cluster.bootstrap, TOPIC))
+        assert_exactly_once_in_order(load, read_all(cluster.bootstrap, TOPIC), cluster.directory)
         for partition in range(PARTITIONS):
             eventually(lambda partition=partition: same_bytes(cluster, partition), what="equal bytes on all replicas")
 
@@ -162,7 +162,7 @@ def check_that_one_dir_was_lost_alone(cluster: Trio, load: Load, broker: int, pa
         )
     load.finish()
     assert load.failed == []
-    assert_exactly_once_in_order(load, read_all(cluster.bootstrap, TOPIC))
+    assert_exactly_once_in_order(load, read_all(cluster.bootstrap, TOPIC), cluster.directory)
 
 
 def test_a_full_disk_costs_its_log_dir_and_leaders_move(tmp_path: Path) -> None:

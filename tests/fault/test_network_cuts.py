@@ -97,7 +97,7 @@ def ends_whole(cuttable: Cuttable, load: Load, epochs: Epochs) -> None:
     load.goes_on(1000, "the load goes on after healing")
     load.finish()
     assert load.failed == []
-    assert_exactly_once_in_order(load, read_all(cluster.bootstrap, TOPIC))
+    assert_exactly_once_in_order(load, read_all(cluster.bootstrap, TOPIC), cluster.directory)
     cluster.wait_until_equal(TOPIC)
     assert epochs.faults == []
 

@@ -64,7 +64,7 @@ def test_servers_killed_with_9_lose_and_double_nothing_and_the_logs_end_equal(
         record_property("acknowledged", len(load.acknowledged))
         record_property("seconds until 500 more were acknowledged", gaps)
         assert load.failed == []
-        assert_exactly_once_in_order(load, read_all(cluster.bootstrap, TOPIC))
+        assert_exactly_once_in_order(load, read_all(cluster.bootstrap, TOPIC), cluster.directory)
         cluster.wait_until_equal(TOPIC)
         assert epochs.faults == []
         assert epochs.elections > 0

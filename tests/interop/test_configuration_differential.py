@@ -36,6 +36,7 @@ OUR_OWN = {
     "log.flush.before.ack",
     "metrics.http.address",
     "metrics.http.topics",
+    "new.cluster.features",
     "replica.lag.max.messages",
 }
 OTHER_DEFAULTS = {"max.connections", "max.connections.per.ip"}
