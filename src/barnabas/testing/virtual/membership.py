@@ -124,14 +124,17 @@ class Membership:
             return
         self._owns = False
         gone = asyncio.ensure_future(self._on_revoked(is_lost))
-        while not gone.done():
-            await asyncio.wait([gone], timeout=self._settings.heartbeat_ms / 1000)
-            if not gone.done() and not is_lost:
-                try:
-                    if await self._heartbeat() in _MEMBER_GONE:
-                        self._forget_member()
-                except ChannelError:
-                    continue
+        try:
+            while not gone.done():
+                await asyncio.wait([gone], timeout=self._settings.heartbeat_ms / 1000)
+                if not gone.done() and not is_lost:
+                    try:
+                        if await self._heartbeat() in _MEMBER_GONE:
+                            self._forget_member()
+                    except ChannelError:
+                        continue
+        finally:
+            gone.cancel()  # the consumer was closed: no poll will give them up
         gone.result()
 
     # A generation
