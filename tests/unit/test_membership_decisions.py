@@ -175,11 +175,11 @@ class JoiningBroker:
         self.znodes.put(path, data)
         self.znodes.owners[path] = 7
 
-    def replica(self, topic_partition: TopicPartition = T0, *, leader: int = 1) -> None:
-        """A partition on brokers 1 and 2, both in sync."""
+    def replica(self, topic_partition: TopicPartition = T0, *, leader: int = 1, isr: tuple[int, ...] = (1, 2)) -> None:
+        """A partition on brokers 1 and 2, both in sync if not said otherwise."""
         assignments = {topic_partition.partition: ReplicaAssignment((1, 2))}
         self.znodes.put(topic_path(topic_partition.topic), encode_topic(None, assignments))
-        state = LeaderAndIsr(leader, 4, (1, 2))
+        state = LeaderAndIsr(leader, 4, isr)
         self.znodes.put(partition_state_path(topic_partition), encode_partition_state(state, 0))
         self.znodes.put(CONTROLLER_EPOCH, b"1")
 
@@ -270,6 +270,15 @@ def test_only_a_broker_whose_machine_was_not_rebooted_leaves_sets_for_lost_recor
     broker.replica(leader=2)
     broker.join(has_kept_its_pages=has_kept_its_pages, lost={T0: LOST})
     assert broker.state().isr == isr
+
+
+def test_a_broker_that_is_alone_in_sync_with_lost_records_has_no_leadership_when_it_registers() -> None:
+    """It may lead again in the next epoch: a replica outside the set may have records of the last
+    one that are lost here."""
+    broker = JoiningBroker()
+    broker.replica(isr=(1,))
+    broker.join(has_kept_its_pages=True, lost={T0: LOST})
+    assert broker.state()[:3] == LeaderAndIsr(NO_LEADER, 5, (1,))[:3]
 
 
 def test_a_loss_that_no_loss_of_power_explains_counts_after_a_reboot_too() -> None:

@@ -15,9 +15,7 @@ protocol has: the znodes.
   makes it fail, and the broker waits for that controller instead. A controller that is elected
   later reads the new state.
 - The last member of a set stays in it, for no other replica could lead. It leads with what
-  it has, and logs an error. But not in the epoch in which it led before: a replica outside of the
-  set may have the lost records of that epoch, and would not notice others in their place. So the
-  partition has no leader first, by the controller or by the state znode as above.
+  it has, and logs an error. Its old leader epoch must end first: see `leadership_release`.
 - A state that cannot be read, or must not be written, concerns its own partition only: it is
   logged, and the broker registers without that step.
 
@@ -59,6 +57,7 @@ from barnabas.wire.jute.errors import ErrorCode as Keeper
 from barnabas.wire.jute.errors import KeeperError
 
 __all__ = [
+    "MAX_WAIT_MS",
     "MAX_WRITES",
     "StoredStates",
     "leave_in_sync_sets",
@@ -71,7 +70,7 @@ logger = logging.getLogger(__name__)
 
 _PAUSE_MS = 200
 _REPORT_EVERY_MS = 10_000
-_MAX_WAIT_MS = 60_000
+MAX_WAIT_MS = 60_000
 MAX_WRITES = 500  # in one transaction, which must fit into jute.maxbuffer
 
 
@@ -117,7 +116,7 @@ def write_stored_states(
 
 def leave_in_sync_sets(broker_id: int, lost: Mapping[TopicPartition, LostData]) -> Steps[None]:
     """Return when this broker, which is not registered, is in none of the in-sync
-    sets, or alone in them and not the leader.
+    sets, or alone in them.
 
     The wait for a controller is bounded: it does not touch the partitions of a topic that is being
     deleted, and they must not keep the broker out of the cluster. So are the attempts to write.
@@ -132,7 +131,7 @@ def leave_in_sync_sets(broker_id: int, lost: Mapping[TopicPartition, LostData]) 
         pending = list(memberships)
         if not pending:
             return
-        if waited_ms >= _MAX_WAIT_MS:
+        if waited_ms >= MAX_WAIT_MS:
             logger.error(
                 "Registering, although broker %d has lost records and %s in the in-sync sets of %s",
                 broker_id,
@@ -182,14 +181,14 @@ def _memberships(
     lost: Mapping[TopicPartition, LostData],
     states: Mapping[TopicPartition, Znode | KeeperError | None],
 ) -> dict[TopicPartition, LeaderIsrAndControllerEpoch]:
-    """The partitions whose in-sync set has this broker and another one, or which it leads alone."""
+    """The partitions whose in-sync set has this broker and another one."""
     memberships = {}
     for topic_partition, znode in states.items():
         state = read_state(topic_partition, znode)
         if state is None:
             continue
         isr = state.leader_and_isr.isr
-        if isr == (broker_id,) and state.leader_and_isr.leader != broker_id:
+        if isr == (broker_id,):
             logger.error(
                 "Partition %s has lost records, and there is no other in-sync replica: broker %d becomes leader with the "
                 "records it has. %s",
@@ -209,8 +208,6 @@ def _report(
 ) -> None:
     for topic_partition, state in memberships.items():
         isr = state.leader_and_isr.isr
-        if isr == (broker_id,):
-            continue  # it stays; `_memberships` says so when the partition has no leader
         logger.error(
             "Partition %s has lost records: broker %d leaves its in-sync set %s, and waits for one of %s to lead. %s",
             topic_partition,
@@ -223,7 +220,7 @@ def _report(
 
 def _without(broker_id: int, topic_partition: TopicPartition, state: LeaderIsrAndControllerEpoch) -> SetData:
     before = state.leader_and_isr
-    isr = [member for member in before.isr if member != broker_id] or [broker_id]
+    isr = [member for member in before.isr if member != broker_id]
     after = before.with_leader(NO_LEADER if before.leader == broker_id else before.leader, isr)
     data = encode_partition_state(after, state.controller_epoch)
     return SetData(partition_state_path(topic_partition), data, before.version)

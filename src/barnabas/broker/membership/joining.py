@@ -26,7 +26,7 @@ from barnabas.broker.cluster.znodes import (
     encode_broker,
     topic_path,
 )
-from barnabas.broker.membership.isr_withdrawal import leave_in_sync_sets
+from barnabas.broker.membership.isr_withdrawal import MAX_WAIT_MS, leave_in_sync_sets
 from barnabas.broker.membership.leadership_release import give_up_leaderships
 from barnabas.broker.membership.registration import end_session, read_session, replace_predecessor
 from barnabas.log.lost_data import LostData
@@ -90,6 +90,8 @@ def join(
     if leaving:
         yield from _replace_predecessor(info)
         yield from leave_in_sync_sets(info.id, leaving)
+        # Those whose set has no other member: it may lead again, but not in the epoch of before.
+        yield from give_up_leaderships(info.id, list(leaving), max_wait_ms=MAX_WAIT_MS)
     while (epoch := (yield CreateOwn(broker_path(info.id), encode_broker(info, own.wall_ms())))) is None:
         yield from _replace_predecessor(info)
     own.set_epoch(epoch)

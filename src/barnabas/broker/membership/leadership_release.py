@@ -1,7 +1,7 @@
-"""After a reboot of its machine, a broker gives up the partitions that its last life
-led, before it registers.
+"""A broker that may have lost records gives up the partitions that its last life led, before it
+registers: all of them after a reboot of its machine, else those whose logs have lost records.
 
-A leader that lost what was not synced must not lead on in the same leader epoch: it would write
+A leader that lost records must not lead on in the same leader epoch: it would write
 other records at offsets and in an epoch in which followers already have some, and no follower would
 notice, because truncation compares epochs. A controller that sees the broker die raises the epoch.
 If all brokers die there is no controller, and the next one finds a leader that is registered and
@@ -48,8 +48,11 @@ _PAUSE_MS = 200
 _MAX_WAIT_MS = 30_000
 
 
-def give_up_leaderships(broker_id: int, partitions: Sequence[TopicPartition]) -> Steps[None]:
-    """Return when this broker, which is not registered, leads none of the partitions."""
+def give_up_leaderships(
+    broker_id: int, partitions: Sequence[TopicPartition], *, max_wait_ms: int = _MAX_WAIT_MS
+) -> Steps[None]:
+    """Return when this broker, which is not registered, leads none of the partitions, or a
+    controller has not removed it from some for ``max_wait_ms``."""
     pending = list(partitions)
     waited_ms = 0
     has_written = False
@@ -60,12 +63,12 @@ def give_up_leaderships(broker_id: int, partitions: Sequence[TopicPartition]) ->
         pending = list(led)
         if not pending:
             return
-        if waited_ms >= _MAX_WAIT_MS:
+        if waited_ms >= max_wait_ms:
             logger.warning(
-                "Broker %d is still the leader of %s, %d s after it began to give up what it led before the reboot",
+                "Broker %d is still the leader of %s, %d s after it began to give up what its last life led",
                 broker_id,
                 ", ".join(map(str, pending)),
-                _MAX_WAIT_MS // 1000,
+                max_wait_ms // 1000,
             )
             return
         is_stuck = has_written and not has_progressed
@@ -75,7 +78,8 @@ def give_up_leaderships(broker_id: int, partitions: Sequence[TopicPartition]) ->
         if not found.has_controller:
             if not is_stuck:
                 logger.info(
-                    "Giving up the leadership of %s after a reboot of the machine", ", ".join(map(str, pending))
+                    "Giving up the leadership of %s: records may be lost, so another leader epoch must begin",
+                    ", ".join(map(str, pending)),
                 )
             writes = [_without_leader(*item) for item in list(led.items())[:MAX_WRITES]]
             yield from write_stored_states(found.controller_epoch_version, writes, is_first_attempt=not is_stuck)
