@@ -352,6 +352,7 @@ class AdminConnection:
     def check_open(self) -> None:
         """Raise `ClosedError` after `close`."""
         if self._shared.closed:
+            self.close()  # what another thread has connected since
             raise ClosedError("admin client")
 
     def _any_link(self) -> "BrokerLink":
@@ -413,9 +414,7 @@ class AdminConnection:
                 if isinstance(outcome, BrokerLink):
                     self._drop(outcome.address)  # one that has ended
                     self._links[outcome.address] = outcome
-                    if self._shared.closed:  # see `_link`, which would connect again to one that has ended
-                        self._drop(outcome.address)
-                        self.check_open()
+                    self.check_open()  # another thread may have closed this while it connected
                     return outcome
                 if not isinstance(outcome, ConnectError):
                     raise outcome
@@ -427,14 +426,12 @@ class AdminConnection:
         raise ConnectError(f"no broker answers: {'; '.join(dict.fromkeys(map(str, failures)))}")
 
     def _link(self, address: tuple[str, int]) -> "BrokerLink":
+        self.check_open()
         link = self._links.get(address)
         if link is None or not link.is_alive():
-            self.check_open()
             self._drop(address)
             link = self._links[address] = self._connect(address)
-        if self._shared.closed:  # by another thread, while this one connected
-            self._drop(address)
-            self.check_open()
+            self.check_open()  # another thread may have closed this while it connected
         return link
 
     def _connect(self, address: tuple[str, int]) -> "BrokerLink":
