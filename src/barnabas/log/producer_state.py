@@ -315,12 +315,7 @@ class ProducerState:
         is_transactional: bool,
     ) -> None:
         """A data batch was appended."""
-        entry = self.entries.get(producer_id)
-        if entry is None:
-            entry = self.entries[producer_id] = ProducerEntry(producer_id, epoch)
-        elif entry.epoch != epoch:
-            entry.epoch = epoch
-            entry.batches.clear()
+        entry = self._entry_in(producer_id, epoch)
         delta = last_offset - first_offset
         batches = entry.batches
         if len(batches) == _KEPT_BATCHES:
