@@ -30,13 +30,7 @@ from barnabas.client.admin.topics import create_topic
 from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.coordination.server.server import CoordinationServer
 from barnabas.coordination.server.settings import parse_settings
-from barnabas.testing.coordinator_kills import (
-    NO_OTHER_BROKER,
-    CoordinatorKill,
-    CoordinatorKills,
-    Outcome,
-    in_background,
-)
+from barnabas.testing.coordinator_kills import CoordinatorKill, CoordinatorKills, Outcome, killer
 from barnabas.testing.faults import ServerFaults
 from barnabas.testing.security import ClusterSecurity
 from barnabas.testing.server_names import zookeeper_name
@@ -259,23 +253,16 @@ class Cluster:
         once: a cluster of one broker needs it. Raises `BarnabasError` at the end of a block in
         which no coordinator was killed.
         """
-        if len(self._ids) == 1 and not restart:
-            raise BarnabasError(NO_OTHER_BROKER)
-
-        def end(broker_id: int) -> None:
-            self.kill(broker_id)
-            if restart:
-                self.start_broker(broker_id)
 
         def strike(broker_id: int) -> bool:
             server = self._running[self._name(broker_id)].serves
             assert isinstance(server, BrokerServer)
             server.components.transactions.stop()  # until the kill it writes no marker
-            end_later(broker_id)
+            kill_later(broker_id)
             return True
 
         with (
-            in_background(end) as end_later,
+            killer(self, len(self._ids), restart=restart) as kill_later,
             self._coordinator_kills.waiting(CoordinatorKill(transactional_id, during, strike)) as kill,
         ):
             yield kill

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from barnabas.base.errors import BarnabasError
 from barnabas.broker.requests.request import Request
@@ -24,10 +24,9 @@ from barnabas.wire.kafka.messages.end_txn import EndTxnRequest
 if TYPE_CHECKING:
     from barnabas.broker.server import BrokerServer
 
-__all__ = ["NO_OTHER_BROKER", "CoordinatorKill", "CoordinatorKills", "Outcome", "in_background"]
+__all__ = ["CoordinatorKill", "CoordinatorKills", "Outcome", "check_successor", "killer"]
 
 Outcome = Literal["commit", "abort"]
-NO_OTHER_BROKER = "no other broker can take over: use a cluster with brokers=3, or restart=True"
 
 
 class CoordinatorKill:
@@ -129,13 +128,36 @@ class CoordinatorKills:
         )
 
 
-@contextlib.contextmanager
-def in_background(end: Callable[[int], None]) -> Iterator[Callable[[int], None]]:
-    """Call ``end`` for brokers on another thread, in the order of the calls.
+class Killable(Protocol):
+    """A cluster whose brokers can be killed from any thread."""
 
-    The end of the block waits for the calls, and raises what ``end`` raised."""
+    def kill(self, server: int | str) -> None: ...
+
+    def start_broker(self, broker_id: int) -> None: ...
+
+
+def check_successor(brokers: int, *, restart: bool) -> None:
+    """Raises `BarnabasError` if no broker can complete what a killed coordinator has begun."""
+    if brokers == 1 and not restart:
+        raise BarnabasError("no other broker can take over: use a cluster with brokers=3, or restart=True")
+
+
+@contextlib.contextmanager
+def killer(cluster: Killable, brokers: int, *, restart: bool) -> Iterator[Callable[[int], None]]:
+    """Kill brokers on another thread, in the order of the calls; with ``restart`` start them again.
+
+    The end of the block waits for that, and raises what failed. Raises `BarnabasError` at once if
+    no broker could take over.
+    """
+    check_successor(brokers, restart=restart)
+
+    def end(broker_id: int) -> None:
+        cluster.kill(broker_id)
+        if restart:
+            cluster.start_broker(broker_id)
+
     ended: list[Future[None]] = []
-    with ThreadPoolExecutor(1, "barnabas-killer") as killer:
-        yield lambda broker_id: ended.append(killer.submit(end, broker_id))
+    with ThreadPoolExecutor(1, "barnabas-killer") as pool:
+        yield lambda broker_id: ended.append(pool.submit(end, broker_id))
     for each in ended:
         each.result()

@@ -21,7 +21,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.private_files import make_private_dirs
 from barnabas.base.settings import read_properties
 from barnabas.coordination.quorum.members import QuorumServer
-from barnabas.testing.coordinator_kills import NO_OTHER_BROKER, CoordinatorKill, Outcome, in_background
+from barnabas.testing.coordinator_kills import CoordinatorKill, Outcome, killer
 from barnabas.testing.process_faults import FaultLinks
 from barnabas.testing.security import ClusterSecurity
 from barnabas.testing.server_names import is_broker, title_of, zookeeper_name
@@ -161,23 +161,16 @@ class ProcessCluster:
         block: see `Cluster.killing_coordinator`. It needs ``faults``."""
         links = self._faults()
         brokers = [name for name in self.pids if is_broker(name)]
-        if len(brokers) == 1 and not restart:
-            raise BarnabasError(NO_OTHER_BROKER)
-
-        def end(broker_id: int) -> None:
-            self.kill(broker_id)
-            if restart:
-                self.start_broker(broker_id)
 
         def strike(broker_id: int) -> bool:
-            end_later(broker_id)
+            kill_later(broker_id)
             return True
 
         def armed() -> dict[str, bool]:
             return {name: name not in self._processes.paused for name in brokers if self._processes.runs(name)}
 
         kill = CoordinatorKill(transactional_id, during, strike)
-        with in_background(end) as end_later, links.waiting(kill, armed):
+        with killer(self, len(brokers), restart=restart) as kill_later, links.waiting(kill, armed):
             yield kill
 
     def pause(self, server: int | str) -> None:

@@ -22,7 +22,7 @@ from barnabas.client.errors import TimedOutError
 from barnabas.client.producer.producer import CLOSE_TIMEOUT_S
 from barnabas.client.records import Record
 from barnabas.client.type_variables import K, K_contra, V, V_contra
-from barnabas.testing.coordinator_kills import NO_OTHER_BROKER, CoordinatorKill, CoordinatorKills, Outcome
+from barnabas.testing.coordinator_kills import CoordinatorKill, CoordinatorKills, Outcome, check_successor
 from barnabas.testing.simulation.cluster_view import ClusterView
 from barnabas.testing.simulation.disk import DiskFault
 from barnabas.testing.simulation.feature_updates import feature_update, finalized_level
@@ -404,8 +404,7 @@ class VirtualCluster:
         block: see `barnabas.testing.Cluster.killing_coordinator`.
 
         With ``restart`` the broker is started again half a second later."""
-        if len(self._ids) == 1 and not restart:
-            raise BarnabasError(NO_OTHER_BROKER)
+        check_successor(len(self._ids), restart=restart)
 
         def strike(broker_id: int) -> bool:
             machine = self._machine(broker_id)
