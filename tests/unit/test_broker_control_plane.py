@@ -174,7 +174,7 @@ def test_an_epoch_is_not_accepted_where_coordination_fails(broker: DataPath) -> 
 
 
 def test_each_new_controller_costs_one_reading(broker: DataPath) -> None:
-    """However many requests it sends, and whoever sends older ones."""
+    """However many requests it sends, and also while others send older ones."""
     read: list[Steps[None]] = []
     broker.perform = lambda steps: (read.append(steps), broker.znodes.perform(steps))
     wire = broker.connect()
