@@ -7,14 +7,13 @@ records.
 """
 
 import os
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from barnabas.base.errors import BarnabasError
 from barnabas.broker.metadata.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_of
@@ -23,7 +22,7 @@ from barnabas.client.admin.topics import PartitionDescription, describe_topics
 from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.testing.processes import ProcessCluster
 from support.copy_job import CopyJob, Feed, LogFacts
-from support.copy_program import INPUT, NAME, OUTPUT
+from support.copy_program import INPUT, NAME, OUTPUT, repeated
 from support.waiting import eventually
 
 RUNS = int(os.environ.get("BARNABAS_RUNS", "1"))
@@ -103,18 +102,6 @@ def transactional_producer(cluster: ProcessCluster, name: str) -> Producer:
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, **settings})
     repeated(lambda: producer.init_transactions(60))
     return producer
-
-
-def repeated(call: Callable[[], object]) -> None:
-    """Call again after errors that pass."""
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            call()
-            return
-        except KafkaException as error:
-            if not error.args[0].retriable() or time.monotonic() > deadline:
-                raise
 
 
 def read_committed(cluster: ProcessCluster, topic: str, partition: int) -> list[str]:

@@ -12,7 +12,7 @@ from functools import partial
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-__all__ = ["COMMITS", "INPUT", "NAME", "OUTPUT", "STEPS"]
+__all__ = ["COMMITS", "INPUT", "NAME", "OUTPUT", "STEPS", "repeated"]
 
 COMMITS = "commits"
 STEPS = ("waits", "sends offsets", COMMITS)
@@ -50,7 +50,7 @@ class _Copy:
     def _copy(self, consumer: Consumer) -> None:
         producer = Producer({"bootstrap.servers": self._servers, "transactional.id": NAME, **_QUICK})
         # It ends a transaction that an earlier producer left open, so that its offsets are known.
-        _repeated(partial(producer.init_transactions, _PATIENCE_S))
+        repeated(partial(producer.init_transactions, _PATIENCE_S))
         while True:
             committed = consumer.committed(self._partitions, timeout=_PATIENCE_S)
             starts = [TopicPartition(each.topic, each.partition, max(each.offset, 0)) for each in committed]
@@ -64,7 +64,7 @@ class _Copy:
                 if not error.args[0].txn_requires_abort():
                     raise
                 print(f"abort, after {error.args[0].name()}", flush=True)
-                _repeated(partial(producer.abort_transaction, _PATIENCE_S))
+                repeated(partial(producer.abort_transaction, _PATIENCE_S))
 
     def _copy_from_here(self, consumer: Consumer, producer: Producer) -> None:
         while self._copied < self._records:
@@ -79,9 +79,9 @@ class _Copy:
             print("sends offsets", flush=True)
             positions = [TopicPartition(INPUT, partition, offset) for partition, offset in offsets.items()]
             group = consumer.consumer_group_metadata()
-            _repeated(partial(producer.send_offsets_to_transaction, positions, group, _PATIENCE_S))
+            repeated(partial(producer.send_offsets_to_transaction, positions, group, _PATIENCE_S))
             print(COMMITS, flush=True)
-            _repeated(partial(producer.commit_transaction, _PATIENCE_S))
+            repeated(partial(producer.commit_transaction, _PATIENCE_S))
             self._has_copied(self._copied + len(messages))
 
     def _has_copied(self, count: int) -> None:
@@ -89,7 +89,7 @@ class _Copy:
         print(f"copied {count}", flush=True)
 
 
-def _repeated(call: Callable[[], object]) -> None:
+def repeated(call: Callable[[], object]) -> None:
     """Call again after errors that pass."""
     end = time.monotonic() + _PATIENCE_S
     while True:
