@@ -30,6 +30,7 @@ from barnabas.broker.apis.first_updates import FirstUpdates
 from barnabas.broker.apis.later import AtController, LaterAnswers
 from barnabas.broker.apis.releases import limit_to_release
 from barnabas.broker.apis.services import Services
+from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.cluster.channels import Channels
 from barnabas.broker.cluster.service import Interpreter
 from barnabas.broker.cluster.znodes import BrokerInfo
@@ -160,6 +161,7 @@ class BrokerComponents:
             environment.shut_down,
             is_enabled=_feature_versioning(environment.config).is_enabled,
         )
+        self.auth_helper = AuthHelper(None)
         self._make_configuration()
         self._make_replication()
         self._make_controller()
@@ -411,6 +413,7 @@ class BrokerComponents:
             clock=environment.clock,
             runner=self.runner,
             later=later,
+            auth_helper=self.auth_helper,
             first_updates=self.first_updates,
             at_controller=AtController(self.first_updates, later, lambda: self.controller.is_active),
             control_requests=ControlRequests(

@@ -14,8 +14,10 @@ from typing import Any, Generic, TypeVar
 
 from barnabas.broker.apis.request_sizes import LIMIT_OF_ALL, most_request_bytes
 from barnabas.broker.apis.services import Services
+from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.requests.request import Request
 from barnabas.broker.requests.request_handler import RequestHandler
+from barnabas.security.acls import CLUSTER_NAME, AclOperation, ResourceType
 from barnabas.wire.kafka.api import ApiKey, api
 from barnabas.wire.kafka.errors import ErrorCode
 
@@ -42,7 +44,10 @@ class ApiHandler(Generic[Parts]):
     all that is set.
     """
     inter_broker: bool = False
-    """Whether only brokers may send it (it needs ClusterAction once there is an authorizer)."""
+    """Whether only brokers may send it: it needs CLUSTER_ACTION where there is an authorizer."""
+    or_alter: bool = False
+    """Whether ALTER of the cluster is enough for what only brokers may send otherwise: operators'
+    tools send it, too."""
     max_request_bytes: int = 0
     """The largest request; 0 for what `most_request_bytes` says of its form, and no
     limit for those of brokers."""
@@ -60,11 +65,14 @@ class ApiHandler(Generic[Parts]):
     def bind(self, services: Services) -> RequestHandler:
         """The handler of one broker."""
         parts = self.parts(services)
+        handle = partial(self.handle, parts)
+        if self.inter_broker and services.auth_helper.is_enabled:
+            handle = partial(_of_brokers, services.auth_helper, self.or_alter, handle)
         return RequestHandler(
             self.key,
             self.min_version,
             self.max_version,
-            partial(self.handle, parts),
+            handle,
             self.fail or self._error_only,
             self.max_request_bytes
             or (LIMIT_OF_ALL if self.inter_broker else most_request_bytes(api(self.key).request)),
@@ -74,6 +82,15 @@ class ApiHandler(Generic[Parts]):
 
     def _error_only(self, _message: Any, _version: int, code: ErrorCode) -> Any:
         return api(self.key).response(error_code=code)
+
+
+def _of_brokers(auth_helper: AuthHelper, or_alter: bool, handle: Callable[[Request], None], request: Request) -> None:
+    """Serve what only brokers may send."""
+    if not or_alter or not auth_helper.authorize(
+        request, AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=False
+    ):
+        auth_helper.authorize_cluster_action(request)
+    handle(request)
 
 
 def no_parts(_: Services) -> None:

@@ -15,6 +15,7 @@ from barnabas.base.tasks import Runner
 from barnabas.broker.apis.control_requests import ControlRequests
 from barnabas.broker.apis.first_updates import FirstUpdates
 from barnabas.broker.apis.later import AtController, LaterAnswers
+from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.configuration.config_admin import ConfigAdmin
 from barnabas.broker.configuration.config_helper import ConfigHelper
@@ -51,6 +52,7 @@ class Services:
     runner: Runner
     """Does what takes long, some milliseconds at a time."""
     later: LaterAnswers
+    auth_helper: AuthHelper
     first_updates: FirstUpdates
     at_controller: AtController
     control_requests: ControlRequests

@@ -137,4 +137,5 @@ API = ApiHandler(
     ),
     fail,
     inter_broker=True,
+    or_alter=True,
 )

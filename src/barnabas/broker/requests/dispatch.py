@@ -213,7 +213,7 @@ class Dispatcher:
             0,
             self._client_id,
             message,
-            ClientFacts("", "127.0.0.1", 0),
+            ClientFacts("", "127.0.0.1", 0, is_this_broker=True),
             self.clock.monotonic_ms(),
             answer,
         )

@@ -52,13 +52,24 @@ class Authentication(Protocol):
 class ClientFacts:
     """Who is on the other side of a connection."""
 
-    __slots__ = ("authentication", "host", "listener", "port", "principal", "software_name", "software_version")
+    __slots__ = (
+        "authentication",
+        "host",
+        "is_this_broker",
+        "listener",
+        "port",
+        "principal",
+        "software_name",
+        "software_version",
+    )
 
-    def __init__(self, listener: str, host: str, port: int) -> None:
+    def __init__(self, listener: str, host: str, port: int, *, is_this_broker: bool = False) -> None:
         self.listener = listener
         self.host = host
         self.port = port
         self.principal = ANONYMOUS
+        self.is_this_broker = is_this_broker
+        """Whether it is this broker itself, without a connection; it needs no rights."""
         self.authentication: Authentication | None = None
         """None on listeners without SASL."""
         self.software_name = "unknown"
