@@ -18,6 +18,7 @@ from barnabas.broker.apis.control_requests import ControlRequests
 from barnabas.broker.apis.first_updates import FirstUpdates
 from barnabas.broker.apis.later import AtController, LaterAnswers
 from barnabas.broker.apis.services import Services
+from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.cluster.znodes import CONTROLLER_EPOCH
 from barnabas.broker.configuration import definitions as broker_settings
@@ -255,6 +256,7 @@ class DataPath:
         first_updates = FirstUpdates(self.metadata, self.purgatory)
         later = LaterAnswers(start, self.timers, self.config)
         found: dict[str, Any] = {
+            "auth_helper": AuthHelper(None),
             "broker_id": 0,
             "config": self.config,
             "api_versions": advertised(handlers.values()),

@@ -511,7 +511,7 @@ def decoded_values(frame: memoryview) -> object:
         appended = Appended()
         appended.log_append_time_ms, appended.log_start_offset = 1_000 + number, number
         produce.outcomes.append((appended, 70 + number, 80 + number))
-    response = response_to(None, "", produce)  # without an error it asks for no leaders
+    response = done_here(response_to(None, "", produce))  # without an error it asks for no leaders
     return correlation_id, *values, b"".join(map(bytes, encode_response(response, version, correlation_id)))
 
 

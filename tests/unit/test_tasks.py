@@ -473,6 +473,33 @@ def test_a_coroutine_that_awaits_a_task_performs_its_effects_and_gets_its_result
     assert log == (["effect done"] * 2 if end in ("result", "error") else ["effect done"]) + ["end"]
 
 
+def test_effects_that_need_not_wait_do_not_keep_others_waiting() -> None:
+    """Each of them would begin another slice."""
+
+    async def two_at_once() -> list[str]:
+        loop, log = Loop(steps=1), []
+
+        def work() -> Generator[str, None, None]:
+            for number in range(6):
+                log.append(str(number))
+                yield "effect"
+
+        async def perform(_: str) -> None:
+            """Its outcome is there at once."""
+
+        async def other() -> None:
+            while "5" not in log:
+                log.append("other")
+                await asyncio.sleep(0)
+
+        awaiting = asyncio.ensure_future(result_of(loop.runner, work(), perform))
+        await other()
+        await awaiting
+        return log
+
+    assert asyncio.run(two_at_once()) == ["other", "0", "1", "2", "other", "3", "4", "other", "5"]
+
+
 def test_a_short_task_is_awaited_without_a_turn_of_the_loop() -> None:
     """It costs what a call costs."""
 

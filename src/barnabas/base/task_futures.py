@@ -49,6 +49,7 @@ async def result_of(runner: Runner, task: AnyTask[T], perform: Callable[[Any], A
         return done.result()
     is_ready = asyncio.Event()
     done.add_done_callback(lambda _: is_ready.set())
+    is_over = runner.time_slice()
     try:
         while not done.done():
             if not asked:
@@ -63,6 +64,9 @@ async def result_of(runner: Runner, task: AnyTask[T], perform: Callable[[Any], A
                 resume(None, error)
             else:
                 resume(outcome, None)
+            if is_over():  # an effect need not have waited: then each would begin another slice
+                await asyncio.sleep(0)
+                is_over = runner.time_slice()
         return done.result()
     finally:
         steps.close()

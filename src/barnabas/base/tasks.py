@@ -174,6 +174,10 @@ class Runner:
         """The time, for a task that was interrupted."""
         return self._clock.monotonic_ms()
 
+    def time_slice(self) -> Callable[[], bool]:
+        """See `Clock.time_slice`; for those who wait for tasks."""
+        return self._clock.time_slice()
+
     def lane(self, most: int = 1, has_room: Callable[[Any], bool] | None = None) -> "Lane":
         """See `Lane`. Its tasks take turns with those of this runner."""
         return Lane(self, self._call_later, most, has_room)

@@ -111,11 +111,15 @@ def _produce(parts: Parts, request: Request) -> AppendTask[None]:
 
 def _reply(parts: Parts, request: Request, produce: Produce) -> None:
     if produce.options.acks:
-        request.reply(response_to(parts, request.client.listener, produce))
+        serve(parts.runner, request, _answer(parts, request, produce))
     elif produce.has_failed:
         request.fail(ErrorCode.NONE)
     else:
         request.no_reply()
+
+
+def _answer(parts: Parts, request: Request, produce: Produce) -> Task[None]:
+    request.reply((yield from response_to(parts, request.client.listener, produce)))
 
 
 def read_message(
@@ -189,14 +193,16 @@ def _refuse(answer: PartitionProduceResponse, error: KafkaError) -> None:
     answer.error_message = None if error.message == error.code.message else error.message
 
 
-def response_to(parts: Parts, listener: str, produce: Produce) -> ProduceResponse:
+def response_to(parts: Parts, listener: str, produce: Produce) -> Task[ProduceResponse]:
     """The message that says what became of a request."""
     response = ProduceResponse(responses=[])
     outcomes = zip(produce.partitions, produce.outcomes, strict=True)
     has_failed = False
     for topic in produce.head.topics:
+        yield None  # it may have no partitions
         answers = []
         for _ in range(topic.partitions):
+            yield None
             (_, index), (appended, first_offset, _) = next(outcomes)
             answer = PartitionProduceResponse(
                 index=index,

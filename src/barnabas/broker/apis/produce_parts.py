@@ -15,8 +15,9 @@ Layout before and since version 9 (sizes in bytes; (n) is a length and what it c
    of each partition: index (4) | records (varint+n) | tagged fields 0 (1)
    at the end: tagged fields 0 (1)
 
-A request with anything else, such as tagged fields or a partition that is named twice, or with
-nothing is left to the general decoder (`produce`), which knows what it means.
+A request with anything else, such as tagged fields, a partition that is named twice or a topic
+without partitions, or with very many partitions is left to the general decoder (`produce`), which
+knows what it means and takes turns.
 
 In Kafka: the generated `ProduceRequestData.read`, and `ProduceResponseData.write`.
 """
@@ -57,6 +58,8 @@ LOG_START_OFFSET = 5
 FLEXIBLE = 9
 """The first flexible version."""
 
+_MOST_PARTITIONS = 2000
+"""Reading so many takes some milliseconds."""
 _INT = struct.Struct(">i")
 _OPTIONS = struct.Struct(">hi")
 _HEAD = struct.Struct(">ii")
@@ -118,6 +121,8 @@ def _read(
             return None
         asked = name if name_of_id is None else ""
         count, at = read_count(data, at, is_flexible)
+        if not 0 < count <= _MOST_PARTITIONS - len(partitions):
+            return None
         heads.append(bytes(data[topic_at:at]))
         topics.append(new_tuple(ProduceTopic, (asked, topic_id, count)))
         for _ in range(count):

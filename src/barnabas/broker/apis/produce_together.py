@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from barnabas.base.files import FileSlice
-from barnabas.base.tasks import Beside
+from barnabas.base.tasks import Beside, done_here
 from barnabas.broker.apis.produce import Parts, response_to
 from barnabas.broker.apis.produce_parts import ReadProduce, read_parts
 from barnabas.broker.apis.produce_template import Templates
@@ -231,7 +231,7 @@ class _Unanswered:
             if not produce.options.acks:
                 answers.append(b"")
             elif has_failed:
-                response = response_to(self._parts, self._listener, produce)
+                response = done_here(response_to(self._parts, self._listener, produce))
                 answers.append(_join_response(response, produce.options.version, correlation_id))
             else:
                 answers.append(words.encode(correlation_id, produce.outcomes))

@@ -98,11 +98,13 @@ def _learn_topic(context: ControllerContext, topic: str, found: TopicAssignment)
     if found.topic_id is not None:
         context.topic_ids[topic] = found.topic_id
     context.topics[topic] = {}
-    partitions = [TopicPartition(topic, index) for index in found.partitions]
-    for some in in_batches(partitions):
-        for topic_partition in some:
-            context.set_assignment(topic_partition, found.partitions[topic_partition.partition])
-        if len(some) < len(partitions):
+    partitions: list[TopicPartition] = []
+    for indexes in in_batches(list(found.partitions)):
+        for index in indexes:
+            topic_partition = TopicPartition(topic, index)
+            context.set_assignment(topic_partition, found.partitions[index])
+            partitions.append(topic_partition)
+        if len(partitions) < len(found.partitions):
             yield None
     return partitions
 

@@ -122,7 +122,10 @@ def plan_creation(
             "time.",
         )
     if topic.assignments:
-        assignment = {entry.partition_index: tuple(entry.broker_ids) for entry in topic.assignments}
+        assignment = {}
+        for entry in topic.assignments:
+            yield None
+            assignment[entry.partition_index] = tuple(entry.broker_ids)
     else:
         partitions = default_partitions if topic.num_partitions == _UNSET else topic.num_partitions
         factor = default_replication_factor if topic.replication_factor == _UNSET else topic.replication_factor
@@ -134,10 +137,9 @@ def plan_creation(
         _require_storable(partitions, factor, racks)
         assignment = yield from assign_replicas(racks, partitions, factor, rng)
     _validate_name(topic.name, existing)
-    _validate_assignment(assignment, len(topic.assignments or ()))
+    highest_broker = yield from _validate_assignment(assignment, len(topic.assignments or ()))
     if topic.assignments:
-        brokers = (max(replicas) for replicas in assignment.values())
-        _require_storable(len(assignment), len(assignment[0]), brokers)
+        _require_storable(len(assignment), len(assignment[0]), [highest_broker])
     configs = {config.name: config.value or "" for config in topic.configs}
     try:
         if configs:
@@ -159,20 +161,29 @@ def _validate_name(name: str, existing: TakenNames) -> None:
         )
 
 
-def _validate_assignment(assignment: Mapping[int, Sequence[int]], given: int) -> None:
+def _validate_assignment(assignment: Mapping[int, Sequence[int]], given: int) -> Task[int]:
+    """Returns the highest of its broker ids."""
     bad = ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    if len({len(replicas) for replicas in assignment.values()}) != 1:
+    factors = set()
+    highest_broker = 0
+    has_duplicates = False
+    for replicas in assignment.values():
+        yield None
+        factors.add(len(replicas))
+        highest_broker = max((highest_broker, *replicas))
+        has_duplicates = has_duplicates or len(replicas) != len(set(replicas))
+    if len(factors) != 1:
         raise KafkaError(bad, "All partitions should have the same number of replicas")
-    factor = max(map(len, assignment.values()))
+    factor = factors.pop()
     if factor > MAX_REPLICAS_A_PARTITION:
         raise KafkaError(
             bad, f"A partition would have {factor} replicas, but at most {MAX_REPLICAS_A_PARTITION} are possible."
         )
-    for replicas in assignment.values():
-        if len(replicas) != len(set(replicas)) or not replicas:
-            raise KafkaError(bad, f"Duplicate replica assignment found: {_text(assignment)}")
-    if given > len(assignment) or sorted(assignment) != list(range(len(assignment))):
+    if has_duplicates or not factor:
+        raise KafkaError(bad, f"Duplicate replica assignment found: {_text(assignment)}")
+    if given > len(assignment) or any(index not in assignment for index in range(len(assignment))):
         raise KafkaError(bad, "partitions should be a consecutive 0-based integer sequence")
+    return highest_broker
 
 
 def _require_storable(partitions: int, factor: int, brokers: Iterable[int]) -> None:

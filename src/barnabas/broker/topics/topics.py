@@ -38,7 +38,7 @@ from barnabas.broker.cluster.znodes import (
     decode_topic_in_slices,
     delete_topic_path,
     encode_config,
-    encode_topic,
+    encode_topic_in_slices,
     topic_path,
 )
 from barnabas.broker.configuration.broker_config import BrokerConfig
@@ -146,19 +146,21 @@ class Topics:
     ) -> Steps[None]:
         for plan in plans:
             plan.topic_id = random_uuid(self._rng)
-        assigned = {
-            plan.name: TopicAssignment(plan.topic_id, {i: ReplicaAssignment(r) for i, r in plan.assignment.items()})
-            for plan in plans
-        }
-        outcomes: list[Committed | Refused] = yield Transact(
-            [
+        assigned: dict[str, TopicAssignment] = {}
+        groups: list[list[Create]] = []
+        for plan in plans:
+            partitions: dict[int, ReplicaAssignment] = {}
+            for index, replicas in plan.assignment.items():
+                yield None
+                partitions[index] = ReplicaAssignment(replicas)
+            assigned[plan.name] = TopicAssignment(plan.topic_id, partitions)
+            groups.append(
                 [
                     Create(config_path("topics", plan.name), encode_config(plan.configs)),
-                    Create(topic_path(plan.name), encode_topic(*assigned[plan.name])),
+                    Create(topic_path(plan.name), (yield from encode_topic_in_slices(*assigned[plan.name]))),
                 ]
-                for plan in plans
-            ]
-        )
+            )
+        outcomes: list[Committed | Refused] = yield Transact(groups)
         for plan, outcome in zip(plans, outcomes, strict=True):
             final = outcome
             if isinstance(outcome, Refused) and outcome.op == 0 and outcome.error.code is Keeper.NODE_EXISTS:
@@ -307,9 +309,8 @@ class Topics:
             if validate_only:
                 return count
             grown = TopicAssignment(found.topic_id, {**found.partitions, **added})
-            written: list[Written] = yield WriteUnfenced(
-                [SetData(topic_path(name), encode_topic(*grown), znode.version)]
-            )
+            data = yield from encode_topic_in_slices(*grown)
+            written: list[Written] = yield WriteUnfenced([SetData(topic_path(name), data, znode.version)])
             if written[0].or_raise(WriteResult.BAD_VERSION) is WriteResult.DONE:
                 break
         yield from self._controller.commands.add_partitions(name)
@@ -403,7 +404,7 @@ def _create_over_config(plan: CreationPlan, assigned: TopicAssignment) -> Steps[
         [
             [
                 SetData(config_path("topics", plan.name), encode_config(plan.configs), -1),
-                Create(topic_path(plan.name), encode_topic(*assigned)),
+                Create(topic_path(plan.name), (yield from encode_topic_in_slices(*assigned))),
             ]
         ]
     )
