@@ -20,6 +20,7 @@ from barnabas.broker.configuration.config_helper import ConfigHelper
 from barnabas.broker.configuration.dynamic_config import DynamicConfig
 from barnabas.broker.configuration.repository import ConfigChange, ConfigRepository
 from barnabas.broker.configuration.scram_credentials import ScramChange, ScramCredentials, check_changes
+from barnabas.broker.configuration.stand_in_credentials import SECRET_BYTES
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from support.znode_steps import Znodes
@@ -34,7 +35,7 @@ class Broker:
         self.znodes = znodes
         config = BrokerConfig(definitions.DEFINITIONS.parse({"zookeeper.connect": "h:1", **settings}))
         self.configs = DynamicConfig(config, tuple)
-        self.credentials = ScramCredentials()
+        self.credentials = ScramCredentials(bytes([broker_id]) * SECRET_BYTES)
         self.repository = ConfigRepository(self.configs, self.credentials, broker_id, lambda: znodes.now_ms)
         self.applied: list[tuple[str, dict[str, str]]] = []
         self.configs.on_topic(self._topic_changed)

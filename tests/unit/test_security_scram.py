@@ -5,10 +5,12 @@ import base64
 import hashlib
 import hmac
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
+from barnabas.broker.configuration.stand_in_credentials import StandInCredentials
 from barnabas.security.errors import SaslError
 from barnabas.security.mechanisms import SCRAM_MECHANISMS
 from barnabas.security.sasl_client import login_of_broker
@@ -17,6 +19,7 @@ from barnabas.security.scram import SaltedPassword, ScramClient, ScramServer, sc
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 SERVER_NONCE = NONCE + "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
 SERVER_FIRST = f"r={SERVER_NONCE},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+STAND_INS = StandInCredentials(bytes(32))
 SERVER_FINAL = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
 
 
@@ -132,7 +135,7 @@ def test_a_broker_proves_itself_on_each_connection_and_computes_no_more_than_kaf
     for iterations in (4096, 16384, 16384):
         salted = hashlib.pbkdf2_hmac(SCRAM_MECHANISMS[mechanism].hash, b"pencil", b"salt", iterations)
         credential = scram_credential(mechanism, salted, b"salt", iterations)
-        server = ScramServer(mechanism, {"broker": credential}.get, "xyz")
+        server = ScramServer(mechanism, {"broker": credential}.get, partial(STAND_INS.make, mechanism), "xyz")
         conversation = begin()
         final = server.evaluate(conversation.send(server.evaluate(next(conversation))))
         with pytest.raises(StopIteration):
@@ -159,7 +162,7 @@ def last_message(server_first: bytes, *, binding: bytes = b"n,,", nonce: Callabl
 def server_of_ann(iterations: int = 4096) -> ScramServer:
     salted = hashlib.pbkdf2_hmac("sha256", b"secret", b"salt", iterations)
     credential = scram_credential("SCRAM-SHA-256", salted, b"salt", iterations)
-    return ScramServer("SCRAM-SHA-256", {"ann": credential}.get, "theirs")
+    return ScramServer("SCRAM-SHA-256", {"ann": credential}.get, partial(STAND_INS.make, "SCRAM-SHA-256"), "theirs")
 
 
 @pytest.mark.parametrize(
@@ -190,7 +193,14 @@ def test_a_right_proof_for_another_nonce_or_channel_binding_is_refused(said: dic
 
 
 def test_a_credential_of_too_few_iterations_is_not_used() -> None:
-    """Whatever wrote it: 4096 are the least."""
-    with pytest.raises(SaslError):
-        server_of_ann(4095).evaluate(b"n,,n=ann,r=ours")
-    assert server_of_ann(4096).evaluate(b"n,,n=ann,r=ours").startswith(b"r=ourstheirs,")
+    """Whatever wrote it: 4096 are the least. Its user is answered as an unknown one."""
+    server = server_of_ann(4095)
+    first = server.evaluate(b"n,,n=ann,r=ours")
+    assert first.startswith(b"r=ourstheirs,")
+    assert first.endswith(b",i=4096")
+    with pytest.raises(SaslError, match="too few iterations"):
+        server.evaluate(last_message(first))
+    assert not server.is_complete
+    known = server_of_ann(4096)
+    known.evaluate(last_message(known.evaluate(b"n,,n=ann,r=ours")))
+    assert known.is_complete

@@ -46,6 +46,7 @@ from barnabas.broker.configuration.protocol_version import FeatureVersioning, fe
 from barnabas.broker.configuration.repository import ConfigRepository
 from barnabas.broker.configuration.scram_credentials import ScramCredentials
 from barnabas.broker.configuration.service import ConfigManager
+from barnabas.broker.configuration.stand_in_credentials import SECRET_BYTES
 from barnabas.broker.controller.service import Controller, ControllerSettings
 from barnabas.broker.groups.service import GroupService
 from barnabas.broker.membership.death_watch.service import DeathWatch
@@ -147,7 +148,7 @@ class BrokerComponents:
         self.features = FeatureCache()
         self.first_updates = FirstUpdates(self.metadata, self.purgatory)
         self._login = channel_login(environment.security[environment.inter_broker_listener].login, environment.rng)
-        self.credentials = ScramCredentials()
+        self.credentials = ScramCredentials(environment.rng.randbytes(SECRET_BYTES))
         self.channels = self._make_channels()
         # A marker is answered when it is replicated, which may need what the controller sends to
         # the same broker: on one connection the one would wait behind the other.

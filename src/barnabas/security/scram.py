@@ -11,6 +11,11 @@ Neither side sends the password, and both prove that they know it: a server that
 refused. There is no channel binding, as in Kafka. A server keeps neither the password nor what a
 client's proof is made of, but a salt, the number of iterations, and two keys (`ScramCredential`).
 
+A server does not show which users exist: an unknown user's authentication goes on with a credential
+that stands in for the missing one, does the same work, and fails at the end with the same error.
+Names are compared as they are, without the normal form of SASLprep, as Kafka compares them: names
+that differ in case, width or normal form are different users.
+
 In Kafka: `ScramSaslClient`, `ScramSaslServer`, `ScramFormatter`, `ScramCredentialUtils`.
 """
 
@@ -29,10 +34,13 @@ from barnabas.security.tokens import check_token
 __all__ = [
     "MAX_SCRAM_ITERATIONS",
     "MIN_SCRAM_ITERATIONS",
+    "SALT_TEXT_BITS",
     "SaltedPassword",
     "ScramClient",
     "ScramCredential",
     "ScramServer",
+    "is_salt_text",
+    "salt_text",
     "scram_credential",
 ]
 
@@ -40,6 +48,10 @@ MIN_SCRAM_ITERATIONS = 4096
 """Kafka's clients and servers ask for this many at least."""
 MAX_SCRAM_ITERATIONS = 16384
 """Kafka's brokers give users at most this many."""
+SALT_TEXT_BITS = 130
+"""The random bits of a salt that Kafka's tools make."""
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_SALT_TEXT = re.compile(rb"[0-9a-z]{16,26}")
 _MAX_ITERATIONS = 1_000_000  # about a second: a server must not decide how long a client computes
 _REMEMBERED = 8
 _NO_BINDING = "n,,"
@@ -72,14 +84,38 @@ def scram_credential(mechanism: str, salted_password: bytes, salt: bytes, iterat
     return ScramCredential(salt, hashlib.new(name, client_key).digest(), server_key, iterations)
 
 
+def salt_text(number: int) -> bytes:
+    """A salt in the form that Kafka's tools give it: a number of `SALT_TEXT_BITS` in base 36."""
+    text = ""
+    while number:
+        number, digit = divmod(number, len(_DIGITS))
+        text = _DIGITS[digit] + text
+    return (text or "0").encode("ascii")
+
+
+def is_salt_text(salt: bytes) -> bool:
+    """Whether it has this form."""
+    return _SALT_TEXT.fullmatch(salt) is not None
+
+
 class ScramServer:
     """The server's side of one authentication. ``nonce`` as for `ScramClient`."""
 
-    def __init__(self, mechanism: str, find: Callable[[str], ScramCredential | None], nonce: str) -> None:
-        """``find`` returns a user's credential, None for a user without one."""
+    def __init__(
+        self,
+        mechanism: str,
+        find: Callable[[str], ScramCredential | None],
+        stand_in: Callable[[str], ScramCredential],
+        nonce: str,
+    ) -> None:
+        """``find`` returns a user's credential, None for a user without one; ``stand_in`` what
+        takes its place."""
         self._hash = SCRAM_MECHANISMS[mechanism].hash
         self._find = find
+        self._stand_in = stand_in
         self._nonce = nonce
+        self._refusal: str | None = None
+        """Why no proof is accepted, for this broker's log."""
         self._credential: ScramCredential | None = None
         self._header = self._first_bare = self._server_first = ""
         self._name = ""
@@ -104,23 +140,31 @@ class ScramServer:
         if ",tokenauth=true" in match["extensions"].lower():
             raise SaslError("there are no delegation tokens")
         name = _unescaped(match["name"])
-        credential = self._find(name)
-        if credential is None:
-            raise SaslError("the user is unknown")
         if match["authzid"] is not None and match["authzid"] not in (name, match["name"]):
             raise SaslError(
                 "Authentication failed: Client requested an authorization id that is different from username",
                 is_for_client=True,
             )
-        if credential.iterations < MIN_SCRAM_ITERATIONS:
-            raise SaslError("the credential has too few iterations")
-        self._name, self._credential = name, credential
+        self._name, self._credential = name, self._credential_of(name)
         self._header = text[: match.start("bare")]
         self._first_bare = match["bare"]
-        salt = base64.b64encode(credential.salt).decode("ascii")
-        self._server_first = f"r={match['nonce']}{self._nonce},s={salt},i={credential.iterations}"
+        salt = base64.b64encode(self._credential.salt).decode("ascii")
+        self._server_first = f"r={match['nonce']}{self._nonce},s={salt},i={self._credential.iterations}"
         self._nonce = match["nonce"] + self._nonce
         return self._server_first
+
+    def _credential_of(self, name: str) -> ScramCredential:
+        """The user's, or what stands in for it.
+
+        Both are made, so that the time does not show which of them is used."""
+        known, stand_in = self._find(name), self._stand_in(name)
+        if known is None:
+            self._refusal = "the user is unknown"
+            return stand_in
+        if known.iterations < MIN_SCRAM_ITERATIONS:
+            self._refusal = "the credential has too few iterations"
+            return stand_in
+        return known
 
     def _final(self, credential: ScramCredential, text: str) -> str:
         match = _CLIENT_FINAL.fullmatch(text)
@@ -138,8 +182,9 @@ class ScramServer:
         if len(proof) != len(signature):
             raise SaslError("the client's proof has a wrong length")
         client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
-        if not hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), credential.stored_key):
-            raise SaslError("the password is wrong")
+        is_right = hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), credential.stored_key)
+        if not is_right or self._refusal is not None:
+            raise SaslError(self._refusal or "the password is wrong")
         self.user = self._name
         return f"v={base64.b64encode(hmac.digest(credential.server_key, signed, self._hash)).decode('ascii')}"
 

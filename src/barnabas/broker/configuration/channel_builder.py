@@ -85,7 +85,10 @@ class ChannelBuilder:
         """The server's side of a mechanism that is enabled."""
         if name == PLAIN:
             return PlainServer(sasl.plain_users)
-        return ScramServer(name, partial(self._credentials.find, name), _nonce(self._rng))
+        credentials = self._credentials
+        return ScramServer(
+            name, partial(credentials.find, name), partial(credentials.stand_ins.make, name), _nonce(self._rng)
+        )
 
 
 def _take_principal(connection: TlsLink, opened: ClientConnection) -> None:

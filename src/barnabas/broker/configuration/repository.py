@@ -48,6 +48,7 @@ from barnabas.broker.configuration.scram_credentials import (
     texts_after_changes,
     unsanitized,
 )
+from barnabas.broker.configuration.stand_in_credentials import StandInCredentials, decode_secret, encode_secret
 from barnabas.log.settings import TOPIC_SETTINGS
 from barnabas.security.scram import ScramCredential
 from barnabas.wire.jute.opcodes import CreateMode
@@ -103,6 +104,7 @@ class ConfigRepository:
         yield from self._delete_expired([path for _, path in notes])
 
     def _load_all_users(self, credentials: ScramCredentials) -> Steps[None]:
+        yield from _load_secret(credentials.stand_ins)
         users: list[str] = yield Children(_USERS)
         yield from self._load_users(users, credentials)
         credentials.keep(users)
@@ -277,6 +279,29 @@ class ConfigRepository:
         # Others learn of it from the note. A client that is answered here finds it applied here.
         if not validate_only:
             yield from self.refresh([f"{kind}/{name}"])
+
+
+def _load_secret(stand_ins: StandInCredentials) -> Steps[None]:
+    """Take over the cluster's secret, or make this broker's the cluster's."""
+    while True:
+        znodes: list[Znode | None] = yield Read([_USERS])
+        znode = znodes[0]
+        if znode is not None and znode.data:
+            try:
+                stand_ins.secret = decode_secret(znode.data)
+            except ValueError as error:  # the data may be a secret
+                logger.error(
+                    "The data of %s is no secret for salts (%s): brokers answer differently for users that do not exist",
+                    _USERS,
+                    error,
+                )
+            return
+        data = encode_secret(stand_ins.secret)
+        op = Create(_USERS, data) if znode is None else SetData(_USERS, data, znode.version)
+        written: list[Written] = yield WriteUnfenced([op])
+        changed_meanwhile = (WriteResult.BAD_VERSION, WriteResult.EXISTS, WriteResult.ABSENT)
+        if written[0].or_raise(*changed_meanwhile) is WriteResult.DONE:
+            return
 
 
 def alter_entity(kind: str, name: str, change: ConfigChange, *, validate_only: bool = False) -> Steps[None]:

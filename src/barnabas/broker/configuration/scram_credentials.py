@@ -16,6 +16,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from barnabas.broker.configuration.stand_in_credentials import StandInCredentials
 from barnabas.security.mechanisms import SCRAM_MECHANISMS, SCRAM_MECHANISMS_BY_NUMBER
 from barnabas.security.scram import (
     MAX_SCRAM_ITERATIONS,
@@ -93,8 +94,11 @@ def credentials_of(user: str, texts: Mapping[str, str]) -> dict[str, ScramCreden
 class ScramCredentials:
     """What this broker knows of all users."""
 
-    def __init__(self) -> None:
+    def __init__(self, secret: bytes) -> None:
+        """``secret`` is the one of `StandInCredentials`."""
         self._by_user: dict[str, dict[str, ScramCredential]] = {}
+        self.stand_ins = StandInCredentials(secret)
+        """What unknown users are answered with."""
 
     def find(self, mechanism: str, user: str) -> ScramCredential | None:
         """A user's credential; None for a user without one."""
@@ -103,17 +107,21 @@ class ScramCredentials:
     def update(self, node: str, texts: Mapping[str, str]) -> None:
         """Take over what the znode of a user holds now."""
         user = unsanitized(node)
-        credentials = credentials_of(user, texts)
-        if credentials:
-            self._by_user[user] = credentials
-        else:
-            self._by_user.pop(user, None)
+        self._replace(user, credentials_of(user, texts))
 
     def keep(self, nodes: Sequence[str]) -> None:
         """Forget all users but those of these znodes."""
         users = set(map(unsanitized, nodes))
         for user in [user for user in self._by_user if user not in users]:
-            del self._by_user[user]
+            self._replace(user, {})
+
+    def _replace(self, user: str, credentials: dict[str, ScramCredential]) -> None:
+        for mechanism, credential in self._by_user.pop(user, {}).items():
+            self.stand_ins.count(mechanism, credential, -1)
+        for mechanism, credential in credentials.items():
+            self.stand_ins.count(mechanism, credential, 1)
+        if credentials:
+            self._by_user[user] = credentials
 
 
 class ScramChange(NamedTuple):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.client.errors import refusal
 from barnabas.security.mechanisms import SCRAM_MECHANISMS, SCRAM_MECHANISMS_BY_NUMBER
-from barnabas.security.scram import MIN_SCRAM_ITERATIONS
+from barnabas.security.scram import MIN_SCRAM_ITERATIONS, SALT_TEXT_BITS, salt_text
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -29,8 +29,6 @@ from barnabas.wire.kafka.messages.describe_user_scram_credentials import (
 
 __all__ = ["ScramPassword", "alter_scram_users", "describe_scram_users", "salt_password"]
 
-_SALT_BYTES = 24
-
 
 class ScramPassword(NamedTuple):
     """A user's password for a mechanism; None deletes the credential."""
@@ -42,8 +40,11 @@ class ScramPassword(NamedTuple):
 
 
 def salt_password(password: str, mechanism: str, iterations: int) -> tuple[bytes, bytes]:
-    """A new salt, and the password salted with it."""
-    salt = secrets.token_bytes(_SALT_BYTES)
+    """A new salt, and the password salted with it.
+
+    The salt has the form of Kafka's tools: a form of our own would show that the user exists, where
+    brokers answer for unknown users, too."""
+    salt = salt_text(secrets.randbits(SALT_TEXT_BITS))
     return salt, hashlib.pbkdf2_hmac(SCRAM_MECHANISMS[mechanism].hash, password.encode(), salt, iterations)
 
 
