@@ -266,7 +266,13 @@ class DataPath:
             "first_updates": first_updates,
             "at_controller": AtController(first_updates, later, lambda: parts["controller"].is_active),
             "control_requests": ControlRequests(
-                runner.lane(), lambda: self.broker_epoch, self.replicas, lambda steps: self.perform(steps)
+                runner.lane(),
+                lambda: self.broker_epoch,
+                self.replicas,
+                lambda steps: self.perform(steps),
+                now_ms=self.clock.monotonic_ms,
+                timeout_ms=self.config["request.timeout.ms"],
+                call_later=self.timers,
             ),
             "files": self.files,
             "purgatory": self.purgatory,

@@ -2,6 +2,7 @@
 dispatch does with bad requests."""
 
 import gc
+import logging
 import weakref
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,13 @@ import pytest
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.tasks import Task
 from barnabas.broker.apis.control_requests import ControlRequests
-from barnabas.broker.cluster.steps import Steps
+from barnabas.broker.cluster.steps import Pause, Steps
 from barnabas.broker.cluster.znodes import CONTROLLER_EPOCH
 from barnabas.broker.replication.partition import Follower, FollowerProgress, Leader, Partition
 from barnabas.broker.requests.request import Request
 from barnabas.wire.jute.errors import ErrorCode as Keeper
 from barnabas.wire.jute.errors import KeeperError
+from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.api_versions import ApiVersionsRequest
 from barnabas.wire.kafka.messages.leader_and_isr import (
@@ -161,8 +163,9 @@ def test_an_epoch_is_not_accepted_where_coordination_fails(broker: DataPath) -> 
 
     def fail(steps: Steps[None]) -> None:
         next(steps)
+        assert steps.throw(KeeperError(Keeper.SESSION_EXPIRED, CONTROLLER_EPOCH)) == Pause(100)
         with pytest.raises(StopIteration):
-            steps.throw(KeeperError(Keeper.SESSION_EXPIRED, CONTROLLER_EPOCH))
+            steps.send(None)
 
     broker.perform = fail
     wire = broker.connect()
@@ -236,6 +239,55 @@ def test_what_waits_for_an_epoch_is_freed_when_its_sender_has_gone_and_another_o
     (steps,) = waiting
     broker.znodes.perform(steps)
     assert last.answer().error_code == ErrorCode.NONE
+
+
+def test_what_waits_for_an_epoch_is_freed_when_its_sender_waits_no_longer(broker: DataPath) -> None:
+    """This broker's own controller has no connection that ends; it sends the request again."""
+    waiting: list[Steps[None]] = []
+    broker.perform = waiting.append
+    answers: list[tuple[int, Any]] = []
+    for number in range(4):
+        broker.dispatcher.call(
+            ApiKey.UPDATE_METADATA, update(2), lambda answer, number=number: answers.append((number, answer))
+        )
+        broker.timers.advance(broker.config["request.timeout.ms"] // 2 + 1)
+    assert answers == [(0, None), (1, None)]
+    (steps,) = waiting
+    broker.znodes.perform(steps)
+    assert [(number, answer and answer.error_code) for number, answer in answers[2:]] == [
+        (2, None),
+        (3, ErrorCode.NONE),
+    ]
+
+
+def test_many_forged_epochs_cost_a_few_lines_and_readings(broker: DataPath, caplog: pytest.LogCaptureFixture) -> None:
+    """What comes within a moment after a refusal is read for together; lines are summed up."""
+    readings: list[Steps[None]] = []
+    broker.perform = readings.append
+    with caplog.at_level(logging.WARNING, "barnabas.broker.apis.control_requests"):
+        broker.connect().post(update(10), 8)
+        (steps,) = readings
+        pause = steps.send(broker.znodes.outcome(next(steps)))
+        assert pause == Pause(100)
+        forgers = [broker.connect() for _ in range(50)]
+        for number, forger in enumerate(forgers):
+            forger.post(update(10 + number % 2), 8)
+        assert not any(forger.is_closed for forger in forgers)
+        reading = steps.send(None)
+        assert steps.send(broker.znodes.outcome(reading)) == Pause(100)
+        assert all(forger.is_closed for forger in forgers)
+        with pytest.raises(StopIteration):
+            steps.send(None)
+        assert readings == [steps]
+        broker.timers.advance(60_000)
+    assert [record.getMessage() for record in caplog.records] == [
+        "UPDATE_METADATA of controller epoch 10 from 127.0.0.1 is refused: /controller_epoch is at most 9",
+        "UPDATE_METADATA of controller epoch 11 from 127.0.0.1 is refused: /controller_epoch is at most 9",
+        "UPDATE_METADATA of controller epoch 10 from 127.0.0.1 is refused: /controller_epoch is at most 9, "
+        "again 25 times within 60 s",
+        "UPDATE_METADATA of controller epoch 11 from 127.0.0.1 is refused: /controller_epoch is at most 9, "
+        "again 24 times within 60 s",
+    ]
 
 
 def test_what_comes_while_an_epoch_is_read_waits_for_another_reading(broker: DataPath) -> None:

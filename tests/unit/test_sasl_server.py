@@ -5,7 +5,11 @@ import base64
 import contextlib
 import hashlib
 import hmac
+import logging
+import re
 import struct
+import sys
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -14,6 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.network import Standing
+from barnabas.broker.configuration.stand_in_credentials import StandInCredentials
+from barnabas.broker.requests.authentication_failures import AuthenticationFailures
 from barnabas.broker.requests.dispatch import _FastApi
 from barnabas.broker.requests.sasl_connection import SaslConnection
 from barnabas.broker.requests.sasl_server_authenticator import FrameVerdict, SaslServerAuthenticator
@@ -33,6 +39,8 @@ from support.broker import DATA_PATH_APIS, DataPath, Wire
 DELAY_MS = 100
 MAX_RECEIVE = 1000
 USERS = {"ann": "secret,=x", "bob": "other"}
+KNOWN = USERS
+"""As the broker has them now."""
 SCRAM = "SCRAM-SHA-256"
 NOTHING = ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[])
 VERSIONS = ApiVersionsRequest(client_software_name="test", client_software_version="1")
@@ -40,22 +48,29 @@ VERSIONS = ApiVersionsRequest(client_software_name="test", client_software_versi
 
 def credential(mechanism: str, user: str):
     """As a broker has it."""
-    if user not in USERS:
+    if user not in KNOWN:
         return None
-    salted = hashlib.pbkdf2_hmac(SCRAM_MECHANISMS[mechanism].hash, USERS[user].encode(), b"salt", 4096)
+    salted = hashlib.pbkdf2_hmac(SCRAM_MECHANISMS[mechanism].hash, KNOWN[user].encode(), b"salt", 4096)
     return scram_credential(mechanism, salted, b"salt", 4096)
+
+
+def scram_server(mechanism: str = SCRAM) -> ScramServer:
+    """As a broker makes it."""
+    stand_in = partial(StandInCredentials(bytes(32)).make, mechanism)
+    return ScramServer(mechanism, partial(credential, mechanism), stand_in, "srv")
 
 
 class SaslBroker(DataPath):
     """A broker whose connections have SASL."""
 
-    def __init__(self, directory: Path, *, reauth_ms: int = 0) -> None:
+    def __init__(self, directory: Path, *, reauth_ms: int = 0, mechanisms: tuple[str, ...] = ("PLAIN", SCRAM)) -> None:
         super().__init__(directory)
         self.serve((*DATA_PATH_APIS, "sasl_authenticate", "sasl_handshake"))
-        self.reauth_ms = {"PLAIN": reauth_ms, SCRAM: reauth_ms}
+        self.mechanisms = mechanisms
+        self.reauth_ms = dict.fromkeys(mechanisms, reauth_ms)
 
     def make(self, name: str):
-        return PlainServer(USERS) if name == "PLAIN" else ScramServer(name, lambda user: credential(name, user), "srv")
+        return PlainServer(KNOWN) if name == "PLAIN" else scram_server(name)
 
     def connect(self) -> Wire:
         wire = Wire()
@@ -65,8 +80,9 @@ class SaslBroker(DataPath):
             self.dispatcher,
             opened,
             wire,
-            SaslServerAuthenticator(("PLAIN", SCRAM), self.make, self.reauth_ms),
+            SaslServerAuthenticator(self.mechanisms, self.make, self.reauth_ms),
             self.timers,
+            AuthenticationFailures(self.timers),
             max_receive_bytes=MAX_RECEIVE,
             failure_delay_ms=DELAY_MS,
             member="bob",
@@ -184,7 +200,7 @@ def test_a_wrong_message_of_plain_is_answered_in_kafkas_words(tmp_path: Path, sa
 @pytest.mark.parametrize(
     "said",
     [
-        *(b"", b"\xff", b"n,,n=eve,r=x", b"n,,n=ann,r=", b"n,,r=x,n=ann", b"y,,n=ann,r=x", b"n,,n=a=nn,r=x"),
+        *(b"", b"\xff", b"n,,n=ann,r=", b"n,,r=x,n=ann", b"y,,n=ann,r=x", b"n,,n=a=nn,r=x"),
         *(b"n,,n=ann,r=a b", b"p=tls-unique,,n=ann,r=x", b"n,,n=ann,r=x\0", b"n,,n=ann,r=x,tokenauth=true"),
     ],
 )
@@ -199,6 +215,50 @@ def test_a_wrong_first_message_of_scram_says_no_more_than_that(tmp_path: Path, s
     assert answer.error_message == (
         f"Authentication failed during authentication due to invalid credentials with SASL mechanism {SCRAM}"
     )
+
+
+@pytest.mark.parametrize("mechanism", SCRAM_MECHANISMS)
+def test_an_unknown_user_is_answered_as_one_with_a_wrong_password(tmp_path: Path, mechanism: str) -> None:
+    """Message by message and by the same time, whatever the client sends as its proof."""
+    broker = SaslBroker(tmp_path, mechanisms=("PLAIN", mechanism))
+    for change in (lambda token: token, lambda token: token.partition(b",p=")[0], lambda _: b"\xff"):
+        answers = []
+        for user in ("ann", "eve", "Ann", "\uff41nn", "a\u0301nn"):
+            wire = broker.connect()
+            shake(wire, mechanism)
+            conversation = converse(mechanism, user, "guess", "cln")
+            first = token(wire, next(conversation))
+            assert re.fullmatch(rb"r=clnsrv,s=[A-Za-z0-9+/=]+,i=4096", first.auth_bytes)
+            wire.post(SaslAuthenticateRequest(auth_bytes=change(conversation.send(first.auth_bytes))), 2)
+            answer = fails_after_the_delay(broker, wire)
+            answers.append((first.error_code, first.session_lifetime_ms, answer))
+        assert all(answer == answers[0] for answer in answers)
+
+
+def test_an_unknown_user_that_names_another_is_answered_as_a_known_one_that_does() -> None:
+    """The authorization id is compared with the name, whether the name is known or not."""
+    errors = []
+    for user in ("ann", "eve"):
+        with pytest.raises(SaslError) as caught:
+            scram_server().evaluate(f"n,a=bob,n={user},r=cln".encode())
+        errors.append((str(caught.value), caught.value.is_for_client))
+    assert errors[0] == errors[1]
+
+
+def test_a_proof_that_was_recorded_is_refused_on_the_next_connection() -> None:
+    """Each connection has a nonce of its own, which the proof covers."""
+    first, second = scram_server(), scram_server()
+    second._nonce = "other"
+    conversation = converse(SCRAM, "ann", USERS["ann"], "cln")
+    said = next(conversation)
+    proof = conversation.send(first.evaluate(said))
+    first.evaluate(proof)
+    second.evaluate(said)
+    with pytest.raises(SaslError, match="nonce"):
+        second.evaluate(proof)
+    with pytest.raises(SaslError):
+        second.evaluate(proof.replace(b"r=clnsrv", b"r=clnother"))
+    assert not second.is_complete
 
 
 @pytest.mark.parametrize(
@@ -225,7 +285,7 @@ def test_a_message_that_is_longer_than_any_of_the_mechanism_is_refused_by_its_le
 
 def test_a_last_message_of_scram_that_is_too_long_is_refused_by_its_length() -> None:
     """As the first one; the longest one that is allowed is looked at."""
-    server = ScramServer(SCRAM, lambda user: credential(SCRAM, user), "srv")
+    server = scram_server()
     conversation = converse(SCRAM, "ann", USERS["ann"], "cln")
     final = conversation.send(server.evaluate(next(conversation)))
     with pytest.raises(SaslError, match="4097 bytes"):
@@ -249,7 +309,7 @@ def test_a_last_message_of_scram_that_is_too_long_is_refused_by_its_length() -> 
 )
 def test_a_last_message_of_scram_that_was_changed_is_refused(change) -> None:
     """The binding, the nonce, the proof: each is checked."""
-    server = ScramServer(SCRAM, lambda user: credential(SCRAM, user), "srv")
+    server = scram_server()
     conversation = converse(SCRAM, "ann", USERS["ann"], "cln")
     final = conversation.send(server.evaluate(next(conversation))).decode()
     assert change(final) != final
@@ -258,10 +318,32 @@ def test_a_last_message_of_scram_that_was_changed_is_refused(change) -> None:
     assert not server.is_complete
 
 
+def test_a_thousand_wrong_passwords_cost_a_few_lines_of_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first with its reason, then their number; nothing of the tokens."""
+    broker = SaslBroker(tmp_path)
+    failures = AuthenticationFailures(broker.timers)
+    with caplog.at_level(logging.INFO, "barnabas.broker.requests.authentication_failures"):
+        for _ in range(1000):
+            wire = broker.connect()
+            wire.handler._failures = failures
+            shake(wire)
+            wire.post(SaslAuthenticateRequest(auth_bytes=b"\0ann\0guess"), 2)
+            broker.timers.advance(DELAY_MS // 2)
+        failures.close()
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines == [
+        "Failed authentication with 127.0.0.1 on SASL_PLAINTEXT: Authentication failed: Invalid username or password",
+        "Failed authentication with 127.0.0.1 on SASL_PLAINTEXT again 999 times within 60 s: "
+        "Authentication failed: Invalid username or password",
+    ]
+
+
 def test_a_client_that_repeats_its_nonce_is_let_in() -> None:
     """As librdkafka did for years: what it sends ends with both nonces, and its
     proof is of what it sends."""
-    server = ScramServer(SCRAM, lambda user: credential(SCRAM, user), "srv")
+    server = scram_server()
     server_first = server.evaluate(b"n,,n=ann,r=cln").decode()
     without_proof = "c=biws,r=clnclnsrv"
     salted = hashlib.pbkdf2_hmac("sha256", USERS["ann"].encode(), b"salt", 4096)
@@ -277,7 +359,7 @@ def test_a_first_message_for_another_user_is_refused_by_scram() -> None:
     """A client acts for itself only; its own name as the authorization id is fine, and so
     is an unknown extension."""
     for name, is_refused in (("bob", True), ("ann", False)):
-        server = ScramServer(SCRAM, lambda user: credential(SCRAM, user), "srv")
+        server = scram_server()
         said = f"n,a={name},n=ann,r=cln,foo=bar".encode()
         if is_refused:
             with pytest.raises(SaslError):
@@ -438,6 +520,34 @@ def test_renewals_that_follow_each_other_at_once_are_no_renewals(tmp_path: Path)
     assert shake(wire).error_code == ErrorCode.ILLEGAL_SASL_STATE
     broker.timers.advance(1)
     assert shake(wire).error_code == 0
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", SCRAM])
+@pytest.mark.parametrize(
+    "passwords", [{"bob": "other"}, {"ann": "changed", "bob": "other"}], ids=["deleted", "changed"]
+)
+def test_a_user_who_is_deleted_or_has_another_password_is_refused_at_the_next_authentication(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mechanism: str, passwords: dict[str, str]
+) -> None:
+    """As in Kafka: an open connection is served until it must authenticate again, a new one is
+    refused at once."""
+    broker = SaslBroker(tmp_path, reauth_ms=5000)
+    wire, late = broker.connect(), broker.connect()
+    for each in (wire, late):
+        log_in(each, mechanism)
+    monkeypatch.setattr(sys.modules[__name__], "KNOWN", passwords)
+    assert wire.ask(NOTHING, 7).topics == []
+    for each in (broker.connect(), wire):
+        shake(each, mechanism)
+        conversation = converse(mechanism, "ann", USERS["ann"], "cln")
+        said = next(conversation)
+        if mechanism == SCRAM:
+            said = conversation.send(token(each, said).auth_bytes)
+        each.post(SaslAuthenticateRequest(auth_bytes=said), 2)
+        assert fails_after_the_delay(broker, each).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    broker.timers.advance(5000)
+    late.post(NOTHING, 7)
+    assert late.is_closed
 
 
 def test_an_authentication_that_ends_must_be_renewed(tmp_path: Path) -> None:

@@ -418,7 +418,13 @@ class BrokerComponents:
             first_updates=self.first_updates,
             at_controller=AtController(self.first_updates, later, lambda: self.controller.is_active),
             control_requests=ControlRequests(
-                self.runner.lane(), lambda: self.broker_epoch, self.replicas, self.interpreter.start
+                self.runner.lane(),
+                lambda: self.broker_epoch,
+                self.replicas,
+                self.interpreter.start,
+                now_ms=environment.clock.monotonic_ms,
+                timeout_ms=environment.config["request.timeout.ms"],
+                call_later=environment.call_later,
             ),
             files=environment.files,
             purgatory=self.purgatory,

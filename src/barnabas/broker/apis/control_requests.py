@@ -8,6 +8,13 @@ znode does not confirm the epoch, the connection is closed without an answer. A 
 sends the request again, so nothing is lost if this broker's member of an ensemble is behind. It
 would not do so after an error: controllers, ours and Apache's, take any error as an answer.
 
+Forged requests cost little: after a reading that refused some, the next one waits for a moment, and
+their lines in the log are summed up. What waits for a reading is bounded while coordination is
+away: requests whose sender has gone are dropped, and so are those that are older than the time for
+which a controller waits for an answer. This broker's own controller has no connection that ends
+when it gives up. Either kind of controller sends again what was not answered, so a dropped request
+is never the last of its kind.
+
 In Kafka: `KafkaApis.isBrokerEpochStale` and the check of the controller epoch in `ReplicaManager`.
 Its brokers accept any higher epoch.
 """
@@ -15,11 +22,13 @@ Its brokers accept any higher epoch.
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
+from barnabas.base.clock import CallLater
+from barnabas.base.repeated_events import EventSum, RepeatedEvents
 from barnabas.base.tasks import Lane, Task
 from barnabas.broker.apis.later import answer_failure
-from barnabas.broker.cluster.steps import Read, Steps, Znode
+from barnabas.broker.cluster.steps import Pause, Read, Steps, Znode
 from barnabas.broker.cluster.znodes import CONTROLLER_EPOCH, ZnodeFormatError, decode_controller_epoch
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.requests.request import Request
@@ -32,6 +41,17 @@ __all__ = ["ControlRequests", "error_response"]
 logger = logging.getLogger(__name__)
 
 _NO_EPOCH = -1
+_PAUSE_MS = 100
+_LOG_INTERVAL_MS = 60_000
+
+
+class _Waiting(NamedTuple):
+    """A request with a higher epoch than those that were read."""
+
+    readings: int
+    """How many had begun when it came."""
+    request: Request
+    work: Task[None]
 
 
 class ControlRequests:
@@ -43,27 +63,37 @@ class ControlRequests:
         broker_epoch: Callable[[], int],
         replicas: ReplicaManager,
         start: Callable[[Steps[None]], object],
+        *,
+        now_ms: Callable[[], int],
+        timeout_ms: int,
+        call_later: CallLater,
     ) -> None:
         """``broker_epoch`` gives the czxid of this broker's znode in /brokers/ids, -1 while it is
-        not registered. ``start`` performs steps in the background."""
+        not registered. ``start`` performs steps in the background. ``now_ms`` is the monotonic
+        clock by which requests have come, ``timeout_ms`` how long a controller waits for an
+        answer."""
         self._lane = lane
         self._broker_epoch = broker_epoch
         self._replicas = replicas
         self._start = start
         self._elected_epoch = _NO_EPOCH
         """The highest epoch that was read from ``/controller_epoch``."""
-        self._unconfirmed: deque[tuple[int, Request, Task[None]]] = deque()
-        """Requests with higher epochs, in order, with the number of readings begun before them."""
+        self._unconfirmed: deque[_Waiting] = deque()
+        """In order."""
         self._readings = 0
         self._is_reading = False
+        self._has_refused = False
+        self._now_ms = now_ms
+        self._timeout_ms = timeout_ms
+        self._refusals = RepeatedEvents[str, str](_write_refusal, call_later, interval_ms=_LOG_INTERVAL_MS)
 
     def serve(self, request: Request, work: Task[None]) -> None:
         """Do work that answers ``request`` when the work of those before it is done."""
         if request.message.controller_epoch <= self._elected_epoch:
             self._begin(request, work)
             return
-        self._forget_abandoned()
-        self._unconfirmed.append((self._readings, request, work))
+        self._drop_given_up()
+        self._unconfirmed.append(_Waiting(self._readings, request, work))
         if not self._is_reading:
             self._is_reading = True
             self._start(self._confirm())
@@ -82,47 +112,69 @@ class ControlRequests:
     def _begin(self, request: Request, work: Task[None]) -> None:
         self._lane.start(work, failed=answer_failure, about=request)
 
-    def _forget_abandoned(self) -> None:
+    def _is_given_up(self, request: Request) -> bool:
+        """Whether its sender waits for it no longer: it may have sent it again."""
+        return request.is_abandoned or self._now_ms() - request.received_ms > self._timeout_ms
+
+    def _drop_given_up(self) -> None:
         """A reading lasts while coordination is away: what waits for it must not be more than what
-        the open connections sent."""
-        if any(request.is_abandoned for _, request, _ in self._unconfirmed):
+        controllers wait for."""
+        if any(self._is_given_up(request) for _, request, _ in self._unconfirmed):
             waiting, self._unconfirmed = self._unconfirmed, deque()
-            for number, request, work in waiting:
-                if request.is_abandoned:
-                    work.close()
+            for each in waiting:
+                if self._is_given_up(each.request):
+                    self._drop(each)
                 else:
-                    self._unconfirmed.append((number, request, work))
+                    self._unconfirmed.append(each)
+
+    def _drop(self, waiting: _Waiting) -> None:
+        waiting.work.close()
+        if not waiting.request.is_abandoned:
+            waiting.request.fail(ErrorCode.NETWORK_EXCEPTION)
 
     def _confirm(self) -> Steps[None]:
         """Read the epoch for the requests that wait, then for those that have arrived meanwhile."""
         try:
             while self._unconfirmed:
                 self._readings += 1
+                self._has_refused = False
                 self._elected_epoch = max(self._elected_epoch, (yield from _read_epoch()))
                 waiting, self._unconfirmed = self._unconfirmed, deque()
-                for number, request, work in waiting:
-                    self._decide(number, request, work)
+                for each in waiting:
+                    self._decide(each)
+                if self._has_refused:  # what comes meanwhile waits for the next reading
+                    yield Pause(_PAUSE_MS)
         finally:
             self._is_reading = False
 
-    def _decide(self, number: int, request: Request, work: Task[None]) -> None:
-        epoch = request.message.controller_epoch
-        if request.is_abandoned:  # its sender may have sent later requests over another connection
-            work.close()
+    def _decide(self, waiting: _Waiting) -> None:
+        request, epoch = waiting.request, waiting.request.message.controller_epoch
+        if self._is_given_up(request):  # its sender may have sent later requests over another connection
+            self._drop(waiting)
         elif epoch <= self._elected_epoch:
-            self._begin(request, work)
-        elif number == self._readings:  # it came during this reading
-            self._unconfirmed.append((number, request, work))
+            self._begin(request, waiting.work)
+        elif waiting.readings == self._readings:  # it came during this reading
+            self._unconfirmed.append(waiting)
         else:
-            logger.warning(
-                "%r is of controller epoch %d, but %s is at most %d",
-                request,
-                epoch,
-                CONTROLLER_EPOCH,
-                self._elected_epoch,
+            self._has_refused = True
+            self._refusals.add(
+                request.client.host,
+                f"{request.api_key.name} of controller epoch {epoch} from {request.client.host} is refused: "
+                f"{CONTROLLER_EPOCH} is at most {self._elected_epoch}",
             )
-            work.close()
-            request.fail(ErrorCode.NETWORK_EXCEPTION)
+            self._drop(waiting)
+
+
+def _write_refusal(event: EventSum[str, str]) -> None:
+    host, text, times = event
+    within = f"within {_LOG_INTERVAL_MS // 1000} s"
+    if text is None:
+        sender = f"from {host}" if host is not None else "from others"
+        logger.warning("%d further requests %s with other controller epochs are refused %s", times, sender, within)
+    elif times:
+        logger.warning("%s, again %d times %s", text, times, within)
+    else:
+        logger.warning("%s", text)
 
 
 def _read_epoch() -> Steps[int]:

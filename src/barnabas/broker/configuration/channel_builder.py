@@ -15,6 +15,7 @@ from barnabas.base.randomness import Random
 from barnabas.broker.cluster.channels import ChannelLogin
 from barnabas.broker.configuration.listener_security import BrokerLogin, ListenerSecurity, SaslSettings
 from barnabas.broker.configuration.scram_credentials import ScramCredentials
+from barnabas.broker.requests.authentication_failures import AuthenticationFailures
 from barnabas.broker.requests.dispatch import ClientConnection, Dispatcher
 from barnabas.broker.requests.sasl_connection import SaslConnection
 from barnabas.broker.requests.sasl_server_authenticator import SaslMechanism, SaslServerAuthenticator
@@ -59,6 +60,7 @@ class ChannelBuilder:
         self._credentials = credentials
         self._dispatcher = dispatcher
         self._call_later = call_later
+        self._failures = AuthenticationFailures(call_later)
         self._rng = rng
 
     def accept(self, listener: str, connection: Connection) -> FrameHandler:
@@ -73,6 +75,7 @@ class ChannelBuilder:
                 connection,
                 SaslServerAuthenticator(sasl.mechanisms, partial(self._mechanism, sasl), sasl.max_reauth_ms),
                 self._call_later,
+                self._failures,
                 max_receive_bytes=sasl.max_receive_bytes,
                 failure_delay_ms=sasl.failure_delay_ms,
                 member=None if security.login is None else security.login.username,
@@ -80,6 +83,10 @@ class ChannelBuilder:
         if isinstance(connection, TlsLink):
             connection.on_secured = partial(_take_principal, connection, opened)
         return opened
+
+    def close(self) -> None:
+        """Write what was counted of failed authentications."""
+        self._failures.close()
 
     def _mechanism(self, sasl: SaslSettings, name: str) -> SaslMechanism:
         """The server's side of a mechanism that is enabled."""

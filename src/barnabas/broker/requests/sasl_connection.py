@@ -8,11 +8,11 @@ nothing is read. Afterwards a request costs one call more here than on other lis
 In Kafka: `SaslServerAuthenticator`, with `Selector.DelayedAuthenticationFailureClose`.
 """
 
-import logging
 from collections.abc import Callable, Sequence
 
 from barnabas.base.clock import CallLater, Timer
 from barnabas.base.network import Connection, Part, Standing
+from barnabas.broker.requests.authentication_failures import AuthenticationFailures
 from barnabas.broker.requests.dispatch import ClientConnection, Dispatcher
 from barnabas.broker.requests.sasl_server_authenticator import (
     AuthenticationFailedError,
@@ -25,8 +25,6 @@ from barnabas.wire.kafka.errors import ErrorCode, KafkaError, MalformedMessageEr
 from barnabas.wire.kafka.frames import decode_request_header, encode_response
 
 __all__ = ["SaslConnection"]
-
-logger = logging.getLogger(__name__)
 
 _LARGE_BYTES = 16 * 1024
 """A request of a stranger is not decoded from this size on."""
@@ -41,6 +39,7 @@ class SaslConnection:
         "_connection",
         "_dispatcher",
         "_failure_delay_ms",
+        "_failures",
         "_max_request_bytes",
         "_member",
         "_opened",
@@ -55,12 +54,13 @@ class SaslConnection:
         connection: Connection,
         authenticator: SaslServerAuthenticator,
         call_later: CallLater,
+        failures: AuthenticationFailures,
         *,
         max_receive_bytes: int,
         failure_delay_ms: int,
         member: str | None = None,
     ) -> None:
-        """``opened`` serves the requests that pass.
+        """``opened`` serves the requests that pass. ``failures`` are noted in the log.
 
         ``max_receive_bytes`` limits what comes before the authentication. ``member`` is the user as
         which the brokers of the cluster authenticate, None if they do not do it on this listener.
@@ -70,6 +70,7 @@ class SaslConnection:
         self._connection = connection
         self._authenticator = authenticator
         self._call_later = call_later
+        self._failures = failures
         self._failure_delay_ms = failure_delay_ms
         self._timer: Timer | None = None
         self._max_request_bytes = connection.max_frame_bytes
@@ -221,8 +222,7 @@ class SaslConnection:
             return None
 
     def _log(self, reason: str) -> None:
-        client = self._opened.client
-        logger.info("Failed authentication with %s:%d on %s: %s", client.host, client.port, client.listener, reason)
+        self._failures.add(self._opened.client, reason)
 
 
 def _api_key(number: int) -> ApiKey | None:
