@@ -30,6 +30,7 @@ from barnabas.broker.apis.first_updates import FirstUpdates
 from barnabas.broker.apis.later import AtController, LaterAnswers
 from barnabas.broker.apis.releases import limit_to_release
 from barnabas.broker.apis.services import Services
+from barnabas.broker.authorizer.audit_log import AuditLog
 from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.cluster.channels import Channels
 from barnabas.broker.cluster.service import Interpreter
@@ -162,7 +163,8 @@ class BrokerComponents:
             environment.shut_down,
             is_enabled=_feature_versioning(environment.config).is_enabled,
         )
-        self.auth_helper = AuthHelper(None)
+        self.audit_log = AuditLog(environment.call_later)
+        self.auth_helper = AuthHelper(None, self.audit_log)
         self._make_configuration()
         self._make_replication()
         self._make_controller()
@@ -471,6 +473,11 @@ class BrokerComponents:
     def accept(self, listener: str, connection: Connection) -> FrameHandler:
         """The frame handler of a new connection."""
         return self._channel_builder.accept(listener, connection)
+
+    def close_logs(self) -> None:
+        """Write what was counted of events that are summed up."""
+        self.audit_log.close()
+        self._channel_builder.close()
 
     @property
     def coordination(self) -> CoordinationClient:

@@ -388,6 +388,7 @@ class BrokerServer:
             await components.metrics.close()
             for connection in tuple(components.dispatcher.connections):
                 connection.close()
+            components.close_logs()
             components.storage.stop()
             if self._workers is not None:
                 self._workers.close()

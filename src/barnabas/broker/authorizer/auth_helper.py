@@ -1,5 +1,5 @@
-"""What API handlers ask before they do something for a client (Kafka's `AuthHelper`), and the lines
-that say what was decided (`AclAuthorizer.logAuditMessage`).
+"""What API handlers ask before they do something for a client (Kafka's `AuthHelper`). Lines of the
+audit log say what was decided.
 
 A request of this broker to itself needs no right: nobody else can send one.
 """
@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from barnabas.base.tasks import Task
+from barnabas.broker.authorizer.administration import ADMINISTRATIVE, is_administrative
+from barnabas.broker.authorizer.audit_log import AuditLog, Operation, audit_logger, write_decision
 from barnabas.broker.authorizer.authorizer import Authorizer
 from barnabas.broker.requests.request import ClientFacts, Request
 from barnabas.security.acls import (
@@ -18,14 +20,11 @@ from barnabas.security.acls import (
     SUPPORTED_OPERATIONS,
     AclOperation,
     ResourceType,
-    pascal_case,
 )
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = ["AuthHelper"]
-
-audit_logger = logging.getLogger("kafka.authorizer.logger")
 
 _TRACE = 5
 """Below DEBUG: what was asked only to say what is allowed, or to leave things out."""
@@ -38,10 +37,11 @@ _SUPPORTED = {
 class AuthHelper:
     """Whether clients may do what they ask for."""
 
-    __slots__ = ("_authorizer", "is_enabled")
+    __slots__ = ("_audit_log", "_authorizer", "is_enabled")
 
-    def __init__(self, authorizer: Authorizer | None) -> None:
+    def __init__(self, authorizer: Authorizer | None, audit_log: AuditLog | None = None) -> None:
         self._authorizer = authorizer
+        self._audit_log = audit_log or AuditLog()
         self.is_enabled = authorizer is not None
         """Whether there is an authorizer; without one everything is allowed."""
 
@@ -66,9 +66,10 @@ class AuthHelper:
         ``count`` is how often the request names the resource."""
         if self._authorizer is None:
             return True
-        return self.authorize_client(
-            request.client,
-            request.api_key,
+        client, api_key = request.client, request.api_key
+        is_allowed = self.authorize_client(
+            client,
+            api_key,
             operation,
             resource_type,
             name,
@@ -76,6 +77,13 @@ class AuthHelper:
             log_if_allowed=log_if_allowed,
             count=count,
         )
+        if api_key in ADMINISTRATIVE and is_allowed and log_if_allowed and not client.is_this_broker:
+            self._note_administration(request, Operation(api_key, operation, resource_type, name, count))
+        return is_allowed
+
+    def _note_administration(self, request: Request, operation: Operation) -> None:
+        if is_administrative(operation.api_key, operation.operation):
+            self._audit_log.administered(request, _host(request.client), operation)
 
     def authorize_client(
         self,
@@ -97,10 +105,15 @@ class AuthHelper:
         is_allowed = authorizer.authorize(client.principal, host, operation, resource_type, name)
         if is_allowed:
             level = logging.DEBUG if log_if_allowed else _TRACE
+            if audit_logger.isEnabledFor(level):
+                wanted = Operation(api_key, operation, resource_type, name, count)
+                write_decision(level, client.principal, host, wanted, is_allowed=True)
         else:
-            level = logging.INFO if log_if_denied else _TRACE
-        if audit_logger.isEnabledFor(level):
-            _log(level, is_allowed, client.principal, host, operation, resource_type, "LITERAL", name, api_key, count)
+            wanted = Operation(api_key, operation, resource_type, name, count)
+            if log_if_denied:
+                self._audit_log.denied(client.principal, host, wanted)
+            elif audit_logger.isEnabledFor(_TRACE):
+                write_decision(_TRACE, client.principal, host, wanted, is_allowed=False)
         return is_allowed
 
     def authorize_cluster_action(self, request: Request) -> None:
@@ -123,10 +136,11 @@ class AuthHelper:
             return True
         host = _host(client)
         is_allowed = authorizer.authorize_by_resource_type(client.principal, host, operation, resource_type)
-        level = logging.DEBUG if is_allowed else logging.INFO
-        if audit_logger.isEnabledFor(level):
-            key = request.api_key
-            _log(level, is_allowed, client.principal, host, operation, resource_type, "UNKNOWN", "NONE", key, 0)
+        asked = Operation(request.api_key, operation, resource_type, "NONE", 0, "UNKNOWN")
+        if not is_allowed:
+            self._audit_log.denied(client.principal, host, asked)
+        elif audit_logger.isEnabledFor(logging.DEBUG):
+            write_decision(logging.DEBUG, client.principal, host, asked, is_allowed=True)
         return is_allowed
 
     def authorized(
@@ -188,31 +202,3 @@ def _java_address(text: str) -> str:
         return str(parsed.ipv4_mapped)
     groups = (f"{int(group, 16):x}" for group in parsed.exploded.split(":"))
     return ":".join(groups) + percent + zone
-
-
-def _log(
-    level: int,
-    is_allowed: bool,
-    principal: str,
-    host: str,
-    operation: AclOperation,
-    resource_type: ResourceType,
-    pattern: str,
-    name: str,
-    api_key: ApiKey,
-    count: int,
-) -> None:
-    audit_logger.log(
-        level,
-        "Principal = %s is %s Operation = %s from host = %s on resource = %s:%s:%s for request = %s "
-        "with resourceRefCount = %d",
-        principal,
-        "Allowed" if is_allowed else "Denied",
-        pascal_case(operation),
-        host,
-        pascal_case(resource_type),
-        pattern,
-        name,
-        "".join(part.capitalize() for part in api_key.name.split("_")),
-        count,
-    )

@@ -2,7 +2,8 @@
 `Log4jController`, KIP-412).
 
 Names are those of Python's loggers, and ``root`` is the one above all of Barnabas: the loggers of
-an application that embeds a broker are not for clients to see or change. Levels have Kafka's names.
+an application that embeds a broker are not for clients to see or change. The logger of the
+authorizer has Kafka's name. Levels have Kafka's names.
 They last until the process ends.
 """
 
@@ -16,6 +17,7 @@ __all__ = ["ROOT", "alter_log_levels", "log_levels"]
 
 ROOT = "root"
 _PACKAGE = "barnabas"
+_AUDIT = "kafka.authorizer.logger"
 _LEVELS = {
     "TRACE": logging.DEBUG // 2,
     "DEBUG": logging.DEBUG,
@@ -30,7 +32,7 @@ def _loggers() -> Mapping[str, logging.Logger]:
     existing = {
         name: logger
         for name, logger in sorted(logging.Logger.manager.loggerDict.items())
-        if name.startswith(f"{_PACKAGE}.") and isinstance(logger, logging.Logger)
+        if (name.startswith(f"{_PACKAGE}.") or name == _AUDIT) and isinstance(logger, logging.Logger)
     }
     return {ROOT: logging.getLogger(_PACKAGE), **existing}
 

@@ -85,6 +85,7 @@ class Request:
 
     __slots__ = (
         "_answer",
+        "administered",
         "api_key",
         "client",
         "client_id",
@@ -124,6 +125,8 @@ class Request:
         self.timer: Timer | None = None
         """The timeout of a later answer (`apis.later`); cancelled when the request is answered
         or its client disconnects."""
+        self.administered: list[Any] | None = None
+        """What the client of an administrative request may do, for the audit log."""
         self._answer: Callable[[Request, Any, ErrorCode | None], None] | None = answer
 
     def abandon(self) -> None:
@@ -141,6 +144,19 @@ class Request:
         self.waiter = operation
         if operation is not None and self.is_abandoned:
             operation.force_complete()
+
+    def when_answered(self, note: "Callable[[Request, Any, ErrorCode | None], None]") -> None:
+        """Call ``note`` with the response, or with the error of the whole request, before the
+        answer is sent."""
+        answer = self._answer
+        if answer is None:
+            raise RuntimeError(f"{self!r} was answered before")
+
+        def noted(request: Request, response: Any, code: ErrorCode | None) -> None:
+            note(request, response, code)
+            answer(request, response, code)
+
+        self._answer = noted
 
     @property
     def is_answered(self) -> bool:

@@ -4,12 +4,14 @@ import argparse
 from pathlib import Path
 from typing import NamedTuple
 
+from barnabas.base.settings import read_properties
 from barnabas.cli.local.broker_plan import BrokersPlan, plan_brokers
 from barnabas.cli.local.coordination_plan import CoordinationPlan, plan_coordination
 from barnabas.cli.local.held_cluster import read_held, record_location
 from barnabas.cli.local.options import overrides_of, users_of
 from barnabas.cli.local.security_plan import SecurityPlan, plan_security
 from barnabas.cli.local.supervisor import ServerPlan
+from barnabas.cli.machine.server_names import authorizer_log_of
 from barnabas.cli.output.colours import print_warning
 
 __all__ = ["ClusterPlan", "plan_cluster"]
@@ -26,7 +28,14 @@ class ClusterPlan(NamedTuple):
         """Write the files that have changed."""
         record_location(directory)
         plans = [ServerPlan(name, "zookeeper-server-start", path) for name, path in self.coordination.write()]
-        return plans + [ServerPlan(str(n), "server-start", file.write()) for n, file in enumerate(self.brokers.files)]
+        for number, file in enumerate(self.brokers.files):
+            path, name = file.write(), str(number)
+            texts = read_properties(path.read_bytes().decode("latin-1"))  # also what was edited by hand
+            options: tuple[str, ...] = ()
+            if texts.get("authorizer.class.name", "").strip():
+                options = ("--authorizer-log", str(authorizer_log_of(directory / "logs", name)))
+            plans.append(ServerPlan(name, "server-start", path, options))
+        return plans
 
 
 def plan_cluster(given: argparse.Namespace, directory: Path) -> ClusterPlan:

@@ -39,12 +39,18 @@ _FULL_BYTES = 1024 * 1024
 
 
 class ServerPlan(NamedTuple):
-    """A server's name ("zookeeper", "0", "1" ...), its command and the file that the
-    command takes."""
+    """A server's name ("zookeeper", "0", "1" ...), its command, and the file and the options that
+    the command takes."""
 
     name: str
     command: str
     config: Path
+    options: tuple[str, ...] = ()
+
+    @property
+    def arguments(self) -> list[str]:
+        """What follows the command."""
+        return [str(self.config), *self.options]
 
 
 class Supervisor:
@@ -103,7 +109,7 @@ class Supervisor:
             inherited = [ours, *self._pipes.values()]
             child = context.Process(
                 target=_serve,
-                args=(plan.command, str(plan.config), str(log_of(self._logs, plan.name)), theirs, inherited),
+                args=(plan.command, plan.arguments, str(log_of(self._logs, plan.name)), theirs, inherited),
                 name=f"barnabas {plan.name}",
             )
             with _blocked_signals():
@@ -185,7 +191,8 @@ class Supervisor:
             self._explain(name, log)
         if code and self._keeps_files:
             plan = self._plans[name]
-            _say(f"  its log is {log}; start it again with: barnabas {plan.command} {quote(str(plan.config))}")
+            again = " ".join(map(quote, ("barnabas", plan.command, *plan.arguments)))
+            _say(f"  its log is {log}; start it again with: {again}")
 
     def _explain(self, name: str, log: Path) -> None:
         reason = ""
@@ -255,7 +262,7 @@ def _import_servers() -> None:
     import barnabas.coordination.server.server  # noqa: F401
 
 
-def _serve(command: str, config: str, log: str, pipe: Connection, inherited: list[Connection]) -> None:
+def _serve(command: str, arguments: list[str], log: str, pipe: Connection, inherited: list[Connection]) -> None:
     """In the child: run one server's command; stop cleanly when the supervisor is
     gone, however it went."""
     for other in inherited:
@@ -273,7 +280,7 @@ def _serve(command: str, config: str, log: str, pipe: Connection, inherited: lis
             os.dup2(descriptor, standard)
         os.close(descriptor)
         threading.Thread(target=_terminate_at_end_of, args=(pipe,), daemon=True).start()
-        code = command_main(command)([config])
+        code = command_main(command)(arguments)
     except (BarnabasError, OSError) as error:
         with contextlib.suppress(OSError):
             pipe.send_bytes(f"Error: {error}".encode())

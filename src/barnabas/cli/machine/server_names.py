@@ -5,6 +5,7 @@ from pathlib import Path
 
 __all__ = [
     "COORDINATION_NAME",
+    "authorizer_log_of",
     "broker_config",
     "broker_log_dir",
     "coordination_config",
@@ -57,3 +58,8 @@ def server_title(name: str) -> str:
 def log_of(logs: Path, name: str) -> Path:
     """The file with a server's log."""
     return logs / (f"{name}.log" if name.startswith(COORDINATION_NAME) else f"broker-{name}.log")
+
+
+def authorizer_log_of(logs: Path, name: str) -> Path:
+    """The file with what a broker's authorizer denied, and with what administrators did."""
+    return logs / f"authorizer-{name}.log"

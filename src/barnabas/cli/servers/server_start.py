@@ -11,6 +11,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.broker.configuration.kraft import refuse_kraft
 from barnabas.cli.connection.properties import key_values, read_properties_file
 from barnabas.cli.options.tool_parser import ToolParser
+from barnabas.cli.output.authorizer_log import AUDIT_LOG_FORMATS, keep_audit_lines, write_audit_lines_to
 from barnabas.cli.output.log_lines import log_to_standard_error
 from barnabas.cli.output.standard_streams import outlive_output
 from barnabas.cli.servers.faults import faults_of_cluster
@@ -35,6 +36,9 @@ def main(argv: list[str]) -> int:
     given = _parser().parse_args(argv)
     outlive_output()
     log_to_standard_error(given.log_level.upper(), _FORMAT, "%Y-%m-%d %H:%M:%S")
+    keep_audit_lines()
+    if given.authorizer_log is not None:
+        write_audit_lines_to(given.authorizer_log, given.authorizer_log_format)
     texts = _settings(given.properties, given.override)
     sys.setswitchinterval(_SWITCH_S)
     check_descriptor_limit(raise_descriptor_limit())
@@ -59,6 +63,17 @@ def _parser() -> ToolParser:
     )
     parser.add_argument(
         "--log-level", default="info", choices=("debug", "info", "warning", "error"), help="what to log (default info)"
+    )
+    parser.add_argument(
+        "--authorizer-log",
+        metavar="FILE",
+        help="write what is denied, and what administrators do, to this file instead of the log",
+    )
+    parser.add_argument(
+        "--authorizer-log-format",
+        default=AUDIT_LOG_FORMATS[0],
+        choices=AUDIT_LOG_FORMATS,
+        help="lines of text as Kafka writes them, or of JSON, in the file of --authorizer-log (default text)",
     )
     return parser
 

@@ -49,6 +49,7 @@ __all__ = [
     "uint16",
     "uint32",
     "uuid",
+    "values_of",
 ]
 
 Records = Buffer | FileSlice | None
@@ -204,6 +205,11 @@ class Struct(metaclass=_StructType):
             else:
                 shown.append(f"{field.name}={value!r}")
         return shown
+
+
+def values_of(struct: Struct) -> dict[str, Any]:
+    """The values of a structure by the names of its fields."""
+    return {field.name: getattr(struct, field.name) for field in struct.FIELDS}
 
 
 def has_arrays(struct_type: type[Struct]) -> bool:

@@ -1,0 +1,166 @@
+"""The audit log: a line for each operation that was denied, and for each administrative one.
+
+    Principal = User:bob is Denied Operation = Read from host = 10.0.0.7 on resource =
+    Topic:LITERAL:orders for request = Fetch with resourceRefCount = 1
+
+Up to here a line is Kafka's. Behind it stands what Kafka does not write: what became of an
+administrative request and what it changes, or how often the same was denied again. Lines never
+have values: neither of settings, nor of passwords. The parts of a line are also in the attribute
+``audit`` of its log record, for a log in JSON.
+
+Denied operations are summed up (`RepeatedEvents`): an application that lacks a right may ask for it
+thousands of times a second. Lines of administrative requests are not: each of them is a change of
+the cluster, or an attempt.
+
+Text that a client chose is cut. A line of text does not separate it from the words around it; JSON
+does.
+
+In Kafka: `AclAuthorizer.logAuditMessage`, and the logger ``kafka.authorizer.logger``. There lines
+of allowed operations, administrative or not, are of level DEBUG.
+"""
+
+import logging
+from typing import Any, NamedTuple
+
+from barnabas.base.clock import CallLater
+from barnabas.base.repeated_events import EventSum, RepeatedEvents
+from barnabas.broker.authorizer.administration import MAX_SHOWN, Answers, changes_of, shown
+from barnabas.broker.requests.request import Request
+from barnabas.security.acls import AclOperation, ResourceType, pascal_case
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode
+
+__all__ = ["AuditLog", "Operation", "audit_logger", "write_decision"]
+
+audit_logger = logging.getLogger("kafka.authorizer.logger")
+
+_INTERVAL_MS = 60_000
+
+
+class Operation(NamedTuple):
+    """What somebody wants to do."""
+
+    api_key: ApiKey
+    operation: AclOperation
+    resource_type: ResourceType
+    name: str
+    reference_count: int = 1
+    """How often the request names the resource."""
+    pattern: str = "LITERAL"
+
+    def parts(self) -> dict[str, Any]:
+        """For a line in JSON."""
+        return {
+            "operation": pascal_case(self.operation),
+            "resourceType": pascal_case(self.resource_type),
+            "patternType": self.pattern,
+            "resourceName": self.name,
+            "request": _request_name(self.api_key),
+            "resourceRefCount": self.reference_count,
+        }
+
+
+class _Source(NamedTuple):
+    principal: str
+    host: str
+
+
+class AuditLog:
+    """Writes the lines."""
+
+    def __init__(self, call_later: CallLater | None = None) -> None:
+        """Without ``call_later`` each denied operation has a line."""
+        self._denied = (
+            None
+            if call_later is None
+            else RepeatedEvents[_Source, Operation](_write_denied, call_later, interval_ms=_INTERVAL_MS)
+        )
+
+    def denied(self, principal: str, host: str, operation: Operation) -> None:
+        """A client wants to do this, and may not."""
+        if self._denied is None:
+            write_decision(logging.INFO, principal, host, operation, is_allowed=False)
+        else:
+            self._denied.add(_Source(shown(principal), host), _cut(operation))
+
+    def administered(self, request: Request, host: str, operation: Operation) -> None:
+        """The client of an administrative request may do this; a line follows with the answer."""
+        if request.administered is None:
+            operations = request.administered = []
+            request.when_answered(
+                lambda answered, response, code: _write_answered(answered, host, operations, response, code)
+            )
+        request.administered.append(_cut(operation) if len(request.administered) < MAX_SHOWN else None)
+
+    def close(self) -> None:
+        """Write what was counted so far."""
+        if self._denied is not None:
+            self._denied.close()
+
+
+def write_decision(level: int, principal: str, host: str, operation: Operation, *, is_allowed: bool) -> None:
+    """Write a line for one decision, because somebody wants to see all of them."""
+    source, operation = _Source(shown(principal), host), _cut(operation)
+    _log(level, _line(source, operation, is_allowed), source, operation, allowed=is_allowed)
+
+
+def _write_denied(event: EventSum[_Source, Operation]) -> None:
+    source, operation, times = event
+    within = f"within {_INTERVAL_MS // 1000} s"
+    parts: dict[str, Any] = {"allowed": False}
+    if times:
+        parts |= {"count": times, "intervalSeconds": _INTERVAL_MS // 1000}
+    if source is None:
+        text = f"{times} further operations of other principals are Denied {within}"
+    elif operation is None:
+        text = f"Principal = {source.principal} is Denied {times} further operations from host = {source.host} {within}"
+    else:
+        text = _line(source, operation, False)
+        if times:
+            text += f", again {times} times {within}"
+    _log(logging.INFO, text, source, operation, **parts)
+
+
+def _write_answered(
+    request: Request, host: str, operations: list[Operation | None], response: Any, code: ErrorCode | None
+) -> None:
+    source, answers = _Source(shown(request.client.principal), host), Answers(response, code)
+    for operation in dict.fromkeys(each for each in operations if each is not None):
+        result, changes = answers.result_of(operation.name), changes_of(request, operation.name)
+        text = f"{_line(source, operation, True)}, result = {result}"
+        parts: dict[str, Any] = {"allowed": True, "result": result}
+        if changes:
+            text += f", changes = {'; '.join(changes)}"
+            parts["changes"] = changes
+        _log(logging.INFO, text, source, operation, **parts)
+    if further := operations.count(None):
+        text = (
+            f"Principal = {source.principal} is Allowed {further} further operations from host = {source.host} "
+            f"for request = {_request_name(request.api_key)}"
+        )
+        _log(logging.INFO, text, source, None, allowed=True, count=further, request=_request_name(request.api_key))
+
+
+def _log(level: int, text: str, source: _Source | None, operation: Operation | None, **more: Any) -> None:
+    who = {} if source is None else source._asdict()
+    what = {} if operation is None else operation.parts()
+    audit_logger.log(level, "%s", text, extra={"audit": {**who, **what, **more}})
+
+
+def _line(source: _Source, operation: Operation, is_allowed: bool) -> str:
+    return (
+        f"Principal = {source.principal} is {'Allowed' if is_allowed else 'Denied'} "
+        f"Operation = {pascal_case(operation.operation)} from host = {source.host} on resource = "
+        f"{pascal_case(operation.resource_type)}:{operation.pattern}:{operation.name} "
+        f"for request = {_request_name(operation.api_key)} with resourceRefCount = {operation.reference_count}"
+    )
+
+
+def _cut(operation: Operation) -> Operation:
+    name = shown(operation.name)
+    return operation if name is operation.name else operation._replace(name=name)
+
+
+def _request_name(api_key: ApiKey) -> str:
+    """As Kafka writes it: ``CreateTopics``."""
+    return "".join(part.capitalize() for part in api_key.name.split("_"))
