@@ -20,7 +20,7 @@ from barnabas.base.settings import Setting
 from barnabas.broker.apis import MODULES, load_handlers
 from barnabas.broker.apis.api_versions import advertised
 from barnabas.broker.configuration.definitions import DEFINITIONS
-from barnabas.broker.configuration.refused import NOT_LISTED, ROWS_REFUSED
+from barnabas.broker.configuration.refused import ROWS_REFUSED
 from barnabas.broker.configuration.without_effect import WITHOUT_EFFECT
 from barnabas.broker.replication.partition_fetch_state import FETCH_TRANSITIONS, FetchState
 from barnabas.cli.commands import COMMANDS
@@ -119,7 +119,7 @@ def _default(setting: Setting) -> str:
 
 def configuration() -> str:
     """All properties, under Kafka's and ZooKeeper's names."""
-    refused = {row.setting.name: row.setting for row in (*ROWS_REFUSED, *NOT_LISTED)}
+    refused = {row.setting.name: row.setting for row in ROWS_REFUSED}
     lines = [
         "# Configuration",
         "",

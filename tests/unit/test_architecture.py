@@ -265,6 +265,11 @@ SHARED_BY_TWO = {
     "encode_request": ("wire/jute/frames.py", "wire/kafka/frames.py", PROTOCOLS),
     "reader": ("wire/jute/codec.py", "wire/kafka/codec.py", PROTOCOLS),
     "writer": ("wire/jute/codec.py", "wire/kafka/codec.py", PROTOCOLS),
+    "ResourceType": (
+        "client/admin/configurations.py",
+        "security/acls.py",
+        "what has configurations, and what access control lists protect",
+    ),
     "TransactionState": (
         "broker/transactions/states.py",
         "testing/virtual/transactions.py",

@@ -12,6 +12,7 @@ from barnabas.base.errors import ConfigError
 from barnabas.base.network import Standing
 from barnabas.base.settings import Values
 from barnabas.broker.configuration import definitions as settings
+from barnabas.broker.configuration.authorizer_settings import super_users
 from barnabas.broker.configuration.definitions import DEFINITIONS, UPDATE_MODES
 from barnabas.broker.configuration.listeners import (
     ListenerAddress,
@@ -19,7 +20,7 @@ from barnabas.broker.configuration.listeners import (
     inter_broker_listener,
     listeners,
 )
-from barnabas.broker.configuration.refused import NOT_LISTED, ROWS_REFUSED
+from barnabas.broker.configuration.refused import ROWS_REFUSED
 from barnabas.broker.configuration.rules import check_protection, validate_broker_config
 from barnabas.broker.configuration.security_settings import ROWS_SECURITY
 from barnabas.broker.configuration.waiting_limits import DEFAULT_WAITING_BYTES, STRANGERS_BYTES, waiting_limits
@@ -116,9 +117,9 @@ def test_caps_are_by_address() -> None:
 def test_every_property_has_one_definition() -> None:
     """Update modes and the tables of `without_effect` and `refused` agree with the definitions."""
     assert [name for name in UPDATE_MODES if name not in DEFINITIONS] == []
-    in_tables = [row.setting.name for row in (*ROWS_WITHOUT_EFFECT, *ROWS_SECURITY, *ROWS_REFUSED, *NOT_LISTED)]
+    in_tables = [row.setting.name for row in (*ROWS_WITHOUT_EFFECT, *ROWS_SECURITY, *ROWS_REFUSED)]
     assert len(set(in_tables)) == len(in_tables)
-    for row in (*ROWS_WITHOUT_EFFECT, *ROWS_SECURITY, *ROWS_REFUSED, *NOT_LISTED):
+    for row in (*ROWS_WITHOUT_EFFECT, *ROWS_SECURITY, *ROWS_REFUSED):
         assert DEFINITIONS[row.setting.name] is row.setting
         assert row.setting.doc
 
@@ -130,7 +131,7 @@ def test_every_property_that_is_not_marked_as_without_effect_is_read_somewhere()
     others = ("service.py", "listeners.py", "listener_security.py", "security_settings.py")
     sources = [path for path in package.rglob("*.py") if path.parent != tables or path.name in others]
     code = "".join(path.read_text() for path in sources) + inspect.getsource(settings).partition("_check_all")[2]
-    not_working = {row.setting.name for row in (*ROWS_WITHOUT_EFFECT, *ROWS_REFUSED, *NOT_LISTED)}
+    not_working = {row.setting.name for row in (*ROWS_WITHOUT_EFFECT, *ROWS_REFUSED)}
     topic_defaults = {synonym.name for synonyms in BROKER_SYNONYMS.values() for synonym in synonyms}
     working = [s.name for s in DEFINITIONS if s.name not in not_working | topic_defaults]
     assert [name for name in working if f'"{name}"' not in code] == []
@@ -139,9 +140,6 @@ def test_every_property_that_is_not_marked_as_without_effect_is_read_somewhere()
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("authorizer.class.name", "kafka.security.authorizer.AclAuthorizer"),
-        ("super.users", "User:admin"),
-        ("allow.everyone.if.no.acl.found", "false"),
         ("zookeeper.set.acl", "true"),
         ("principal.builder.class", "com.example.Builder"),
         ("create.topic.policy.class.name", "com.example.Policy"),
@@ -161,7 +159,6 @@ def test_every_property_that_is_not_marked_as_without_effect_is_read_somewhere()
         ("zookeeper.sasl.client", "true"),
         ("listener.names.internal.ssl.client.auth", "required"),
         ("SSL.Some.New.Setting", "1"),
-        ("Authorizer.Class.Name", "com.example.Authorizer"),
         ("ZOOKEEPER.CLIENTCNXNSOCKET", "org.apache.zookeeper.ClientCnxnSocketNetty"),
     ],
 )
@@ -192,6 +189,7 @@ def test_a_value_that_asks_for_missing_protection_is_refused(name: str, text: st
         ("listener.name.internal.scram-sha-256.sasl.jaas.config", "secret", "there is no listener INTERNAL with SASL"),
         ("Listener.Name.INTERNAL.SSL.Client.Auth", "required", "write listener.name.internal.ssl.client.auth"),
         ("SSL.Client.Auth", "none", "write ssl.client.auth"),
+        ("Authorizer.Class.Name", "com.example.Authorizer", "write authorizer.class.name"),
         ("listener.name.INTERNAL.ssl.client.auth", "none", "write listener.name.internal.ssl.client.auth"),
         ("connections.max.reauth.mss", "5", "looks like connections.max.reauth.ms"),
         ("inter.broker.listener.nam", "SSL", "looks like inter.broker.listener.name"),
@@ -201,7 +199,7 @@ def test_a_value_that_asks_for_missing_protection_is_refused(name: str, text: st
         ("ssl_client_auht", "required", "this option of TLS does not exist"),
         ("inter_broker_listener_nam", "SSL", "looks like inter.broker.listener.name"),
         ("authorizer_class_name", "a.B", "looks like authorizer.class.name"),
-        ("authorizer-class", "a.B", "clients are not authorized"),
+        ("authorizer-class", "a.B", "this option of the authorizer does not exist"),
         ("super_users", "User:secret", "looks like super.users"),
         ("sasl_enabled_mechanisms", "PLAIN", "looks like sasl.enabled.mechanisms"),
         ("sasl-enabled-mechanisms", "PLAIN", "looks like sasl.enabled.mechanisms"),
@@ -241,6 +239,54 @@ def test_a_harmless_value_of_a_refused_property_is_accepted(name: str, text: str
     """Defaults that stand in a file change nothing."""
     assert DEFINITIONS.parse({"zookeeper.connect": "z:2181", name: text}).is_set(name)
     check_protection("0", values(), {name: text})
+
+
+AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
+
+
+@pytest.mark.parametrize("text", ["org.apache.kafka.metadata.authorizer.StandardAuthorizer", "AclAuthorizer"])
+def test_another_authorizer_ends_the_start(text: str) -> None:
+    """A broker without it would look protected and be open."""
+    with pytest.raises(ConfigError, match="configuration authorizer.class.name: the only authorizer"):
+        values(authorizer_class_name=text)
+    with pytest.raises(ConfigError, match=r"authorizer\.class\.name"):
+        check_protection("0", values(), {"authorizer.class.name": text})
+
+
+@pytest.mark.parametrize(("name", "text"), [("super.users", "User:admin"), ("allow.everyone.if.no.acl.found", "false")])
+def test_a_setting_of_the_authorizer_asks_for_one(name: str, text: str) -> None:
+    """In the file as in the dynamic configuration."""
+    with pytest.raises(ConfigError, match=re.escape(name)):
+        DEFINITIONS.parse({"zookeeper.connect": "z:2181", name: text})
+    with pytest.raises(ConfigError, match=re.escape(name)):
+        validate_broker_config(values(), {name: text}, per_broker=False)
+    with pytest.raises(ConfigError, match=re.escape(name)):
+        check_protection("0", values(), {name: text})
+    secured = values(authorizer_class_name=AUTHORIZER)
+    assert validate_broker_config(secured, {name: text}, per_broker=False).is_set(name)
+    check_protection("0", secured, {name: text})
+
+
+@pytest.mark.parametrize(
+    ("text", "users"),
+    [
+        ("User:admin", {"User:admin"}),
+        (" User:a; User:CN=b,O=c;Group:d:e;", {"User:a", "User:CN=b,O=c", "Group:d:e"}),
+        ("", set()),
+        (";", set()),
+    ],
+)
+def test_super_users_are_separated_by_semicolons(text: str, users: set[str]) -> None:
+    """A name may have commas and colons."""
+    found = values(authorizer_class_name=AUTHORIZER, super_users=text)
+    assert super_users(found["super.users"]) == users
+
+
+@pytest.mark.parametrize("text", ["admin", "User:a,b;c", "User:a;;User:b"])
+def test_a_super_user_that_is_no_principal_ends_the_start(text: str) -> None:
+    """It would have no rights, and the operator thinks that it has."""
+    with pytest.raises(ConfigError, match=r"super\.users: expected a string in format principalType:principalName"):
+        values(authorizer_class_name=AUTHORIZER, super_users=text)
 
 
 def test_what_is_given_without_effect_is_reported_and_nothing_else() -> None:

@@ -30,12 +30,16 @@ from barnabas.broker.apis.first_updates import FirstUpdates
 from barnabas.broker.apis.later import AtController, LaterAnswers
 from barnabas.broker.apis.releases import limit_to_release
 from barnabas.broker.apis.services import Services
+from barnabas.broker.authorizer.acl_store import AclStore
 from barnabas.broker.authorizer.audit_log import AuditLog
 from barnabas.broker.authorizer.auth_helper import AuthHelper
+from barnabas.broker.authorizer.authorizer import Authorizer
+from barnabas.broker.authorizer.service import AclManager
 from barnabas.broker.cluster.channels import Channels
 from barnabas.broker.cluster.service import Interpreter
 from barnabas.broker.cluster.znodes import BrokerInfo
 from barnabas.broker.configuration import definitions
+from barnabas.broker.configuration.authorizer_settings import super_users
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.configuration.channel_builder import ChannelBuilder, channel_login, enables_scram
 from barnabas.broker.configuration.config_admin import ConfigAdmin
@@ -43,7 +47,7 @@ from barnabas.broker.configuration.config_helper import ConfigHelper
 from barnabas.broker.configuration.dynamic_config import DynamicConfig
 from barnabas.broker.configuration.listener_security import ListenerSecurity
 from barnabas.broker.configuration.listeners import listeners
-from barnabas.broker.configuration.protocol_version import FeatureVersioning, feature_versioning
+from barnabas.broker.configuration.protocol_version import FeatureVersioning, feature_versioning, has_prefixed_acls
 from barnabas.broker.configuration.repository import ConfigRepository
 from barnabas.broker.configuration.scram_credentials import ScramCredentials
 from barnabas.broker.configuration.service import ConfigManager
@@ -164,7 +168,7 @@ class BrokerComponents:
             is_enabled=_feature_versioning(environment.config).is_enabled,
         )
         self.audit_log = AuditLog(environment.call_later)
-        self.auth_helper = AuthHelper(None, self.audit_log)
+        self._make_authorizer()
         self._make_configuration()
         self._make_replication()
         self._make_controller()
@@ -178,6 +182,30 @@ class BrokerComponents:
         self._make_storage()
         self._make_dispatcher()
         self._make_metrics()
+
+    def _make_authorizer(self) -> None:
+        environment = self.environment
+        self._authorizer_settings: tuple[frozenset[str], bool] | None = None
+        self.acls: AclManager | None = None
+        """None where everything is allowed."""
+        if not environment.config["authorizer.class.name"]:
+            self.auth_helper = AuthHelper(None, self.audit_log)
+            return
+        authorizer = Authorizer()
+        self.auth_helper = AuthHelper(authorizer, self.audit_log)
+        store = AclStore(
+            authorizer,
+            environment.clock.wall_ms,
+            environment.rng,
+            has_prefixes=has_prefixed_acls(environment.config["inter.broker.protocol.version"]),
+        )
+        self.acls = AclManager(authorizer, store, self.interpreter, environment.spawn, environment.call_later)
+
+    def configure_authorizer(self) -> None:
+        """Take the settings of the authorizer, with which it remains until the broker stops."""
+        if self.acls is not None:
+            users, allow_everyone = self._authorizer_settings = _authorizer_settings(self.environment.config.values)
+            self.acls.authorizer.configure(users, allow_everyone_if_no_acl_found=allow_everyone)
 
     def _make_configuration(self) -> None:
         environment = self.environment
@@ -417,6 +445,7 @@ class BrokerComponents:
             runner=self.runner,
             later=later,
             auth_helper=self.auth_helper,
+            acls=self.acls,
             first_updates=self.first_updates,
             at_controller=AtController(self.first_updates, later, lambda: self.controller.is_active),
             control_requests=ControlRequests(
@@ -497,10 +526,13 @@ class BrokerComponents:
         coordination = self.environment.coordination
         coordination.on_session(self.config_manager.session_changed)
         coordination.on_session(self.feature_listener.session_changed)
+        if self.acls is not None:
+            coordination.on_session(self.acls.session_changed)
         coordination.on_session(self.controller.session_changed)
 
         configs = self.configs
         configs.on_settings(self._limit_connections)
+        configs.on_settings(self._compare_authorizer)
         configs.on_settings(self.replication_quotas.configure_broker)
         configs.on_settings(self.topics.settings_changed)
         configs.on_settings(self.transaction_verifier.settings_changed)
@@ -550,6 +582,13 @@ class BrokerComponents:
         except ConfigError as error:
             logger.error("The limits of connections stay as they were: %s", error)
 
+    def _compare_authorizer(self, settings: Values) -> None:
+        """Say that the authorizer keeps the settings with which it has started."""
+        if self._authorizer_settings not in (None, _authorizer_settings(settings)):
+            logger.warning(
+                "super.users or allow.everyone.if.no.acl.found has changed: this counts from the next start of the broker"
+            )
+
     def _connect_to_brokers(self, *_: object) -> None:
         """Keep channels to the brokers where they are now.
 
@@ -596,6 +635,10 @@ def connection_limits(settings: Values, resolve: Callable[[str], str], descripto
         max_connections_per_ip=limit("max.connections.per.ip", descriptor_limit // 4),
         overrides=overrides,
     )
+
+
+def _authorizer_settings(values: Values) -> tuple[frozenset[str], bool]:
+    return super_users(values["super.users"]), values["allow.everyone.if.no.acl.found"]
 
 
 def _controller_settings(config: BrokerConfig, inter_broker_listener: str) -> ControllerSettings:

@@ -178,6 +178,9 @@ class BrokerServer:
         components.subscribe()
         await components.config_manager.load()
         await components.feature_listener.load()
+        components.configure_authorizer()
+        if components.acls is not None:
+            await components.acls.load()
         components.configure_throttles()
         loading = components.log_dirs.load_in_slices(self._clock.wall_ms(), components.configs.log_config)
         await result_of(components.runner, loading)  # the session goes on meanwhile
@@ -200,7 +203,7 @@ class BrokerServer:
         for name, reason in broker_settings.settings_without_effect(self._config.values).items():
             logger.warning("Configuration %s has no effect: %s", name, reason)
         secured = [name for name, security in self._security.items() if security.stores or security.sasl]
-        if secured:
+        if secured and not self._config["authorizer.class.name"]:
             logger.warning(
                 "There is no authorizer: on the listener(s) %s every client that may connect may do everything",
                 ", ".join(secured),

@@ -184,7 +184,9 @@ class ResourcePatternFilter(NamedTuple):
     @property
     def patterns(self) -> tuple[ResourcePattern, ...] | None:
         """The few patterns that can be meant; None for a filter that may match any number."""
-        if self.resource_type <= ResourceType.ANY or self.name is None or self.pattern_type is PatternType.MATCH:
+        if self.resource_type is ResourceType.UNKNOWN or self.pattern_type is PatternType.UNKNOWN:
+            return ()
+        if self.resource_type is ResourceType.ANY or self.name is None or self.pattern_type is PatternType.MATCH:
             return None
         if self.pattern_type is PatternType.ANY:
             types: tuple[PatternType, ...] = (PatternType.LITERAL, PatternType.PREFIXED)

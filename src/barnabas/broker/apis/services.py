@@ -16,6 +16,7 @@ from barnabas.broker.apis.control_requests import ControlRequests
 from barnabas.broker.apis.first_updates import FirstUpdates
 from barnabas.broker.apis.later import AtController, LaterAnswers
 from barnabas.broker.authorizer.auth_helper import AuthHelper
+from barnabas.broker.authorizer.service import AclManager
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.configuration.config_admin import ConfigAdmin
 from barnabas.broker.configuration.config_helper import ConfigHelper
@@ -53,6 +54,8 @@ class Services:
     """Does what takes long, some milliseconds at a time."""
     later: LaterAnswers
     auth_helper: AuthHelper
+    acls: AclManager | None
+    """None where there is no authorizer."""
     first_updates: FirstUpdates
     at_controller: AtController
     control_requests: ControlRequests

@@ -6,19 +6,21 @@ with its literal name, the literal ``*``, and each prefix of its name. Where no 
 that allows; without either the operation is denied. An entry for the operation ALL is one for each
 operation, and some operations imply DESCRIBE or DESCRIBE_CONFIGS (`IMPLYING_OPERATIONS`).
 
-The entries of a pattern are kept as two bit fields for each principal and host, of what they allow
-and of what they deny. A decision takes four look-ups for each pattern, whether it allows or denies,
-and however many entries there are. The patterns that are prefixes of a name are looked up by the
-lengths that prefixes have.
+Entries are kept by the principal and host that they name, and there by the names of their
+patterns: one bit field of the operations that they allow, one of those that they deny. Four such
+pairs count for a client, with ``User:*`` and the host ``*`` in the place of either. So a decision
+takes the same few look-ups whether it allows or denies, and however many entries there are.
+Prefixes of a name are looked up by the lengths that prefixes have.
 
 What was decided for a principal, host and resource is kept until an entry changes, all operations
 in one bit field.
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from barnabas.base.tasks import Task
+from barnabas.base.tasks import Task, one_by_one
 from barnabas.security.acls import (
     IMPLYING_OPERATIONS,
     WILDCARD,
@@ -38,7 +40,8 @@ __all__ = ["NO_ACLS", "Authorizer", "VersionedAcls"]
 _ALL_OPERATIONS = sum(1 << operation for operation in AclOperation if operation > AclOperation.ALL)
 _IMPLYING = [(operation, sum(1 << other for other in others)) for operation, others in IMPLYING_OPERATIONS.items()]
 _MAX_KEPT_DECISIONS = 16_384
-_TYPES_OF_RESOURCES = [kind for kind in ResourceType if kind > ResourceType.ANY]
+_DENIED_BITS = 32
+"""Where the bit field of denied operations begins, above that of the allowed ones."""
 
 
 class VersionedAcls(NamedTuple):
@@ -51,76 +54,43 @@ class VersionedAcls(NamedTuple):
 
 NO_ACLS = VersionedAcls(frozenset(), -1)
 
-_Masks = dict[tuple[str, str], tuple[int, int]]
-"""By principal and host: bit fields of the operations that are allowed, and of those denied."""
-
-_Operated = tuple[str, str, AclOperation, AclPermissionType, PatternType]
-"""An entry, and the type of its pattern."""
+_Who = tuple[ResourceType, str, str]
+"""A type of resources, a principal and a host."""
 
 
-class _Patterns:
-    """The patterns of one type of resources."""
+class _Rights:
+    """What the entries for one principal and host say about the resources of a type: bit fields
+    by the names of patterns."""
 
-    __slots__ = ("by_entry", "lengths", "literal", "prefix_counts", "prefixed")
+    __slots__ = ("lengths", "literal", "prefixed")
 
     def __init__(self) -> None:
-        self.literal: dict[str, _Masks] = {}
-        self.prefixed: dict[str, _Masks] = {}
-        self.prefix_counts: dict[int, int] = {}
-        self.lengths: list[int] = []
-        """Those that prefixes have, in ascending order."""
-        self.by_entry: dict[_Operated, set[str]] = {}
-        """The names of the patterns that have an entry."""
+        self.literal: dict[str, int] = {}
+        self.prefixed: dict[str, int] = {}
+        self.lengths: Counter[int] = Counter()
+        """How many prefixes have a length."""
 
-    def matching(self, name: str) -> list[_Masks]:
-        """The entries of all patterns that match a resource."""
-        found = []
-        literal = self.literal
-        if literal:
-            if (masks := literal.get(name)) is not None:
-                found.append(masks)
-            if name != WILDCARD and (masks := literal.get(WILDCARD)) is not None:
-                found.append(masks)
-        prefixed, longest = self.prefixed, len(name)
-        for length in self.lengths:
-            if length > longest:
-                break
-            if (masks := prefixed.get(name[:length])) is not None:
-                found.append(masks)
+    def on(self, name: str) -> int:
+        """What they say about one resource."""
+        found = 0
+        if self.literal:
+            found = self.literal.get(name, 0) | self.literal.get(WILDCARD, 0)
+        if self.prefixed:
+            for length in self.lengths:
+                found |= self.prefixed.get(name[:length], 0)
         return found
 
-    def replace(self, pattern: ResourcePattern, masks: _Masks) -> None:
-        """The entries of a pattern are others; a pattern without entries is none."""
+    def put(self, pattern: ResourcePattern, bits: int) -> None:
+        """A pattern has other entries; 0 for none."""
         is_prefix = pattern.pattern_type is PatternType.PREFIXED
         patterns = self.prefixed if is_prefix else self.literal
         was_there = pattern.name in patterns
-        if masks:
-            patterns[pattern.name] = masks
-        else:
-            patterns.pop(pattern.name, None)
-        if is_prefix and was_there != bool(masks):
-            length = len(pattern.name)
-            count = self.prefix_counts.get(length, 0) + (1 if masks else -1)
-            if count:
-                self.prefix_counts[length] = count
-            else:
-                del self.prefix_counts[length]
-            self.lengths = sorted(self.prefix_counts)
-
-    def names(
-        self,
-        who: Iterable[tuple[str, str]],
-        operation: AclOperation,
-        permission: AclPermissionType,
-        pattern_type: PatternType,
-    ) -> list[set[str]]:
-        """The names of the patterns that allow, or deny, an operation or all of them."""
-        return [
-            names
-            for principal, host in who
-            for one in (operation, AclOperation.ALL)
-            if (names := self.by_entry.get((principal, host, one, permission, pattern_type))) is not None
-        ]
+        if bits:
+            patterns[pattern.name] = bits
+        elif was_there:
+            del patterns[pattern.name]
+        if is_prefix and was_there != bool(bits):
+            _count(self.lengths, len(pattern.name), 1 if bits else -1)
 
 
 class Authorizer:
@@ -132,9 +102,16 @@ class Authorizer:
         self._super_users = super_users
         self._allow_everyone = allow_everyone_if_no_acl_found
         self._acls: dict[ResourcePattern, VersionedAcls] = {}
-        self._patterns = {kind: _Patterns() for kind in _TYPES_OF_RESOURCES}
+        self._rights: dict[_Who, _Rights] = {}
+        self._prefix_lengths: Counter[int] = Counter()
         self._decided: dict[tuple[str, str, ResourceType, str], int] = {}
         self._decided_by_type: dict[tuple[str, str, AclOperation, ResourceType], bool] = {}
+
+    def configure(self, super_users: frozenset[str], *, allow_everyone_if_no_acl_found: bool) -> None:
+        """Take other settings."""
+        self._super_users = super_users
+        self._allow_everyone = allow_everyone_if_no_acl_found
+        self._forget_decisions()
 
     # Decisions
 
@@ -161,29 +138,44 @@ class Authorizer:
     def _decide(self, principal: str, host: str, resource_type: ResourceType, name: str) -> int:
         if principal in self._super_users:
             return _ALL_OPERATIONS
-        matching = self._patterns[resource_type].matching(name)
-        if not matching:
-            return _ALL_OPERATIONS if self._allow_everyone else 0
-        allowed = denied = 0
-        for who in _who(principal, host):
-            for masks in matching:
-                found = masks.get(who)
-                if found is not None:
-                    allowed |= found[0]
-                    denied |= found[1]
-        if allowed >> AclOperation.ALL & 1:
-            allowed = _ALL_OPERATIONS
-        if denied >> AclOperation.ALL & 1:
-            denied = _ALL_OPERATIONS
+        found = 0
+        for rights in self._rights_of(principal, host, resource_type):
+            found |= rights.on(name)
+        if not found:
+            return _ALL_OPERATIONS if self._allow_everyone and not self._has_acls(resource_type, name) else 0
+        allowed = _expanded(found)
         for operation, implying in _IMPLYING:
             if allowed & implying:
                 allowed |= 1 << operation
-        return allowed & ~denied & _ALL_OPERATIONS
+        return allowed & ~_expanded(found >> _DENIED_BITS) & _ALL_OPERATIONS
+
+    def _has_acls(self, resource_type: ResourceType, name: str) -> bool:
+        """Whether any pattern matches a resource."""
+        return any(
+            ResourcePattern(resource_type, literal, PatternType.LITERAL) in self._acls for literal in (name, WILDCARD)
+        ) or any(
+            ResourcePattern(resource_type, name[:length], PatternType.PREFIXED) in self._acls
+            for length in self._prefix_lengths
+        )
+
+    def _rights_of(self, principal: str, host: str, resource_type: ResourceType) -> list[_Rights]:
+        rights = self._rights
+        return [
+            found
+            for who in (
+                (resource_type, principal, host),
+                (resource_type, principal, WILDCARD),
+                (resource_type, WILDCARD_PRINCIPAL, host),
+                (resource_type, WILDCARD_PRINCIPAL, WILDCARD),
+            )
+            if (found := rights.get(who)) is not None
+        ]
 
     def authorize_by_resource_type(
         self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType
     ) -> bool:
-        """Whether there can be a resource of this type on which a principal may do an operation."""
+        """Whether there can be a resource of this type on which a principal may do an operation
+        (KIP-679). Operations that imply it do not count."""
         key = (principal, host, operation, resource_type)
         allowed = self._decided_by_type.get(key)
         if allowed is None:
@@ -194,32 +186,30 @@ class Authorizer:
         return allowed
 
     def _decide_by_type(self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType) -> bool:
-        patterns = self._patterns[resource_type]
-        who = _who(principal, host)
-
-        def names(permission: AclPermissionType, pattern_type: PatternType) -> list[set[str]]:
-            return patterns.names(who, operation, permission, pattern_type)
-
-        denied = names(AclPermissionType.DENY, PatternType.LITERAL)
-        if any(WILDCARD in found for found in denied):
+        all_rights = self._rights_of(principal, host, resource_type)
+        allowing = 1 << operation | 1 << AclOperation.ALL
+        denying = allowing << _DENIED_BITS
+        if any(rights.literal.get(WILDCARD, 0) & denying for rights in all_rights):
             return False
-        if self._allow_everyone:
+        if self._allow_everyone or any(rights.literal.get(WILDCARD, 0) & allowing for rights in all_rights):
             return True
-        denied_prefixes = frozenset().union(*names(AclPermissionType.DENY, PatternType.PREFIXED))
-        literals = names(AclPermissionType.ALLOW, PatternType.LITERAL)
-        prefixes = names(AclPermissionType.ALLOW, PatternType.PREFIXED)
-        if not denied and not denied_prefixes:
-            return bool(literals or prefixes)
-        if any(WILDCARD in found for found in literals):
-            return True
-        lengths = sorted(set(map(len, denied_prefixes)))
+        denied_prefixes = {
+            prefix for rights in all_rights for prefix, bits in rights.prefixed.items() if bits & denying
+        }
+        lengths = set(map(len, denied_prefixes))
 
-        def is_denied(name: str) -> bool:
-            return any(name[:length] in denied_prefixes for length in lengths)
+        def is_open(name: str) -> bool:
+            """Whether no prefix of a name, itself included, is denied."""
+            return not any(name[:length] in denied_prefixes for length in lengths)
 
-        if any(not is_denied(prefix) for found in prefixes for prefix in found):
-            return True
-        return any(not is_denied(name) for found in literals for name in found.difference(*denied))
+        for rights in all_rights:
+            if any(bits & allowing and is_open(prefix) for prefix, bits in rights.prefixed.items()):
+                return True
+        return any(
+            bits & allowing and is_open(name) and not any(other.literal.get(name, 0) & denying for other in all_rights)
+            for rights in all_rights
+            for name, bits in rights.literal.items()
+        )
 
     # Entries
 
@@ -235,7 +225,7 @@ class Authorizer:
         """The entries that a filter matches."""
         found: list[AclBinding] = []
         patterns = wanted.pattern.patterns
-        for pattern in list(self._acls) if patterns is None else patterns:
+        for pattern in one_by_one(self._acls if patterns is None else patterns):
             acls = self._acls.get(pattern)
             if acls is not None and wanted.pattern.matches(pattern):
                 found += [AclBinding(pattern, entry) for entry in acls.entries if wanted.entry.matches(entry)]
@@ -243,46 +233,54 @@ class Authorizer:
         return found
 
     def update(self, pattern: ResourcePattern, acls: VersionedAcls) -> None:
-        """The entries of a pattern are these now; from here on they decide."""
-        self._decided.clear()
-        self._decided_by_type.clear()
+        """The entries of a pattern are these from now on."""
         before = self._acls.get(pattern, NO_ACLS).entries
         if acls.entries:
             self._acls[pattern] = acls
-        else:
-            self._acls.pop(pattern, None)
+        elif before:
+            del self._acls[pattern]
         if acls.entries == before:
             return
-        patterns = self._patterns[pattern.resource_type]
-        patterns.replace(pattern, _masks(acls.entries))
-        for entry in before - acls.entries:
-            names = patterns.by_entry[(*entry, pattern.pattern_type)]
-            names.discard(pattern.name)
-            if not names:
-                del patterns.by_entry[(*entry, pattern.pattern_type)]
-        for entry in acls.entries - before:
-            patterns.by_entry.setdefault((*entry, pattern.pattern_type), set()).add(pattern.name)
+        self._forget_decisions()
+        if pattern.pattern_type is PatternType.PREFIXED and bool(before) != bool(acls.entries):
+            _count(self._prefix_lengths, len(pattern.name), 1 if acls.entries else -1)
+        bits = _bits(acls.entries)
+        for principal, host in {(entry.principal, entry.host) for entry in before ^ acls.entries}:
+            who = (pattern.resource_type, principal, host)
+            rights = self._rights.get(who)
+            if rights is None:
+                rights = self._rights[who] = _Rights()
+            rights.put(pattern, bits.get((principal, host), 0))
+            if not rights.literal and not rights.prefixed:
+                del self._rights[who]
 
-    def configure(self, super_users: frozenset[str], *, allow_everyone_if_no_acl_found: bool) -> None:
-        """Take other settings."""
-        self._super_users = super_users
-        self._allow_everyone = allow_everyone_if_no_acl_found
+    def _forget_decisions(self) -> None:
         self._decided.clear()
         self._decided_by_type.clear()
 
 
-def _who(principal: str, host: str) -> Iterable[tuple[str, str]]:
-    """The principals and hosts whose entries count."""
-    return (principal, host), (principal, WILDCARD), (WILDCARD_PRINCIPAL, host), (WILDCARD_PRINCIPAL, WILDCARD)
+def _expanded(bits: int) -> int:
+    """A bit field in which ALL is each operation."""
+    return _ALL_OPERATIONS if bits >> AclOperation.ALL & 1 else bits & _ALL_OPERATIONS
 
 
-def _masks(entries: Iterable[AccessControlEntry]) -> _Masks:
-    masks: dict[tuple[str, str], tuple[int, int]] = {}
+def _bits(entries: Iterable[AccessControlEntry]) -> Mapping[tuple[str, str], int]:
+    """The bit fields of entries by principal and host.
+
+    What another version wrote, with an operation or permission that is unknown here, has no bit
+    that counts."""
+    bits: dict[tuple[str, str], int] = {}
     for principal, host, operation, permission in entries:
-        allowed, denied = masks.get((principal, host), (0, 0))
         if permission is AclPermissionType.ALLOW:
-            allowed |= 1 << operation
-        elif permission is AclPermissionType.DENY:
-            denied |= 1 << operation
-        masks[principal, host] = allowed, denied
-    return masks
+            bit = 1 << operation
+        else:
+            bit = 1 << operation + _DENIED_BITS if permission is AclPermissionType.DENY else 0
+        key = (principal, host)
+        bits[key] = bits.get(key, 0) | bit
+    return bits
+
+
+def _count(counts: Counter[int], key: int, change: int) -> None:
+    counts[key] += change
+    if not counts[key]:
+        del counts[key]

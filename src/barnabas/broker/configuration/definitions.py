@@ -10,9 +10,10 @@ from collections.abc import Collection, Mapping
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Definitions, ValueCheck, Values
+from barnabas.broker.configuration.authorizer_settings import ROWS_AUTHORIZER, ROWS_OF_AUTHORIZER, check_authorizer
 from barnabas.broker.configuration.listener_security import check_listener_security, security_without_effect
 from barnabas.broker.configuration.protocol_version import wrong_protocol_version
-from barnabas.broker.configuration.refused import NOT_LISTED, ROWS_REFUSED, wrong_unlisted
+from barnabas.broker.configuration.refused import ROWS_REFUSED, wrong_unlisted
 from barnabas.broker.configuration.security_settings import ROWS_SECURITY, listener_setting
 from barnabas.broker.configuration.table import BrokerRow, UpdateMode, read_broker_table
 from barnabas.broker.configuration.without_effect import DYNAMIC_THREADS, ROWS_WITHOUT_EFFECT, WITHOUT_EFFECT
@@ -362,6 +363,7 @@ def _check_all(values: Values) -> None:
             f"{values['connections.max.idle.ms']} to prevent failed authentication responses from timing out"
         )
     check_listener_security(values)
+    check_authorizer(values)
 
 
 _JAAS_FILE_TABLE = f"""
@@ -372,7 +374,7 @@ _JAAS_FILE_TABLE = f"""
 _OURS = (_COORDINATION, _IDENTITY, _NETWORK, _LOG, _REPLICATION, _GROUPS, _TRANSACTIONS, _SERVING)
 _ROWS: list[BrokerRow] = [
     *(row for table in _OURS for row in read_broker_table(table, _CHECKS)),
-    *(*ROWS_WITHOUT_EFFECT, *ROWS_SECURITY, *ROWS_REFUSED, *NOT_LISTED),
+    *(*ROWS_WITHOUT_EFFECT, *ROWS_SECURITY, *ROWS_REFUSED, *ROWS_AUTHORIZER, *ROWS_OF_AUTHORIZER),
     *read_broker_table(_JAAS_FILE_TABLE),
 ]
 
@@ -385,7 +387,7 @@ DEFINITIONS = Definitions(
 
 NOT_DESCRIBED = frozenset(
     (
-        *(row.setting.name for row in NOT_LISTED),
+        *(row.setting.name for row in ROWS_OF_AUTHORIZER),
         JAAS_FILE,
         "leader.replication.throttled.rate",
         "follower.replication.throttled.rate",

@@ -10,7 +10,7 @@ In Kafka: `MetadataVersion`.
 
 from typing import NamedTuple
 
-__all__ = ["CURRENT", "FeatureVersioning", "feature_versioning", "wrong_protocol_version"]
+__all__ = ["CURRENT", "FeatureVersioning", "feature_versioning", "has_prefixed_acls", "wrong_protocol_version"]
 
 _STEPS = {
     "0.8.0": 1,
@@ -65,6 +65,12 @@ def feature_versioning(protocol_version: str) -> FeatureVersioning:
     release = _release(protocol_version).partition("-")[0]
     numbers = tuple(int(number) for number in release.split("."))
     return FeatureVersioning(numbers >= _WITH_FEATURES, 2 if numbers >= _WITHOUT_MIN_LEVELS else 1)
+
+
+def has_prefixed_acls(protocol_version: str) -> bool:
+    """Whether all brokers know access control lists of prefixes (KIP-290), from 2.0-IV1 on."""
+    release = _release(protocol_version)
+    return release != "2.0-IV0" and tuple(map(int, release.partition("-")[0].split("."))) >= (2, 0)
 
 
 def wrong_protocol_version(text: str) -> str | None:

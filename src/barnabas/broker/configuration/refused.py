@@ -13,15 +13,14 @@ from functools import partial
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Setting, ValueCheck
+from barnabas.broker.configuration.authorizer_settings import AUTHORIZER_NAMES
 from barnabas.broker.configuration.security_settings import SECURITY_SETTINGS, listener_setting
 from barnabas.broker.configuration.table import BrokerRow, read_broker_table
 
-__all__ = ["NOT_LISTED", "ROWS_REFUSED", "asks_for_protection", "is_refused", "refuse_protection", "wrong_unlisted"]
+__all__ = ["ROWS_REFUSED", "asks_for_protection", "is_refused", "refuse_protection", "wrong_unlisted"]
 
 _TABLES = {
-    "clients are not authorized": """
-authorizer.class.name string - - ''
-    Class of the authorizer, which decides what each principal may do.
+    "no listener opens before the authorizer is ready": """
 early.start.listeners string - - -
     Listeners that open before the authorizer is ready.
 """,
@@ -189,16 +188,7 @@ zookeeper.ssl.ocsp.enable boolean - - false
 """,
 }
 
-_AUTHORIZER_TABLE = """
-super.users string - cluster -
-    Principals that may do everything.
-allow.everyone.if.no.acl.found string - cluster -
-    Whether a resource without ACLs is open to everyone; true is what holds here.
-"""
-"""Read by Kafka's authorizers, and not in Kafka's own list."""
-
 _HARMLESS = {
-    "allow.everyone.if.no.acl.found": "true",
     "zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNIO",
 }
 """Values that ask for nothing, besides the default."""
@@ -213,9 +203,9 @@ _PREFIXES = {
     "listener.names.": "there are no such settings of listeners",
     "listeners.name": "there are no such settings of listeners",
     "zookeeper.sasl.": "brokers do not authenticate to the coordination service",
-    "authorizer.": "clients are not authorized",
-    "super.user": "clients are not authorized",
-    "allow.everyone": "clients are not authorized",
+    "authorizer.": "this option of the authorizer does not exist",
+    "super.user": "this option of the authorizer does not exist",
+    "allow.everyone": "this option of the authorizer does not exist",
     "principal.": "principals are not mapped",
     "security.": "there is no such setting of security",
 }
@@ -260,13 +250,10 @@ def _refused_rows(missing: str, text: str) -> list[BrokerRow]:
 for _missing, _text in _TABLES.items():
     ROWS_REFUSED += _refused_rows(_missing, _text)
 
-NOT_LISTED: list[BrokerRow] = _refused_rows("clients are not authorized", _AUTHORIZER_TABLE)
-"""Properties that DescribeConfigs does not list."""
-
-_SETTINGS = {row.setting.name: row.setting for row in (*ROWS_REFUSED, *NOT_LISTED)}
+_SETTINGS = {row.setting.name: row.setting for row in ROWS_REFUSED}
 _NAMES_BY_LOWER = {name.lower(): name for name in _SETTINGS}
 _OTHERS = ("security.inter.broker.protocol", "inter.broker.listener.name", "listener.security.protocol.map")
-_PROTECTING = [*_NAMES_BY_LOWER, *SECURITY_SETTINGS, *_OTHERS]
+_PROTECTING = [*_NAMES_BY_LOWER, *SECURITY_SETTINGS, *_OTHERS, *AUTHORIZER_NAMES]
 _NEAR_MISS = 0.92
 
 
@@ -284,6 +271,8 @@ def wrong_unlisted(name: str, text: str) -> str | None:
         secured = found.setting
     if secured is not None:
         return _wrong_security(name, lower, text, secured)
+    if lower in AUTHORIZER_NAMES:
+        return f"write {lower}"
     if lower in _NAMES_BY_LOWER:
         meant = _NAMES_BY_LOWER[lower]
         return refuse_protection(name, _MISSING[meant])(text.strip()) if asks_for_protection(meant, text) else None

@@ -3,21 +3,18 @@
 
 Texts live in ``/config/topics/NAME``, ``/config/brokers/ID`` and ``/config/brokers/<default>``. A
 broker that changes them leaves a sequential note in ``/config/changes``. Every broker watches that
-place (Kafka's `ZkNodeChangeNotificationListener`), reads the entity again and applies it at once.
+place (`cluster.change_notes`), reads the entity again and applies it at once.
 """
 
 import logging
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import itemgetter
 
 from barnabas.base.errors import ConfigError
+from barnabas.broker.cluster.change_notes import ChangeNotes
 from barnabas.broker.cluster.steps import (
     ITEMS_A_TURN,
     Children,
     Create,
-    Delete,
-    Pause,
     Read,
     SetData,
     Steps,
@@ -59,9 +56,6 @@ __all__ = ["ConfigChange", "ConfigRepository", "alter_entity"]
 logger = logging.getLogger(__name__)
 
 _USERS = "/config/users"
-_CHANGE_LIFETIME_MS = 15 * 60 * 1000
-_NOTES_A_PAUSED_MS = 50
-"""To list a note takes 1 us, so the looks take a twentieth of the time."""
 
 ConfigChange = Callable[[Mapping[str, str]], dict[str, str]]
 """Makes the new texts of an entity from its old ones. Raises `KafkaError`, or
@@ -78,9 +72,7 @@ class ConfigRepository:
         self._configs = configs
         self._credentials = credentials
         self._broker_id = broker_id
-        self._wall_ms = wall_ms
-        self._last_change = -1
-        self._notes = 0
+        self._notes = ChangeNotes(CONFIG_CHANGES, CONFIG_CHANGE_PREFIX, wall_ms)
 
     # Reading
 
@@ -89,9 +81,7 @@ class ConfigRepository:
 
         Raises `ConfigError` when a dynamic property asks for protection that does not exist.
         """
-        notes = yield from self._numbered_notes()
-        if notes:
-            self._last_change = notes[-1][0]  # what the notes up to this one say is read here
+        notes = yield from self._notes.skip()
         topics: list[str] = yield Children("/config/topics")
         for first in range(0, len(topics), ITEMS_A_TURN):
             yield from self.load_topics(topics[first : first + ITEMS_A_TURN])
@@ -101,7 +91,7 @@ class ConfigRepository:
         self._configs.update_broker_config(cluster_texts, broker_texts)
         if self._credentials is not None:
             yield from self._load_all_users(self._credentials)
-        yield from self._delete_expired([path for _, path in notes])
+        yield from self._notes.delete_expired(notes)
 
     def _load_all_users(self, credentials: ScramCredentials) -> Steps[None]:
         yield from _load_secret(credentials.stand_ins)
@@ -157,51 +147,17 @@ class ConfigRepository:
         return cluster_texts, broker_texts
 
     def process_changes(self) -> Steps[None]:
-        """Look for notes, work through those that are new, and delete those that all
-        brokers must have seen.
+        """Look for notes, and read again what the new ones name."""
+        yield from self._notes.process(self._apply_notes)
 
-        Each look lists all notes of the last fifteen minutes. With thousands of them, the notes of
-        a time are looked at together.
-        """
-        if self._notes > ITEMS_A_TURN:
-            yield Pause(self._notes // _NOTES_A_PAUSED_MS)
-        notes = yield from self._numbered_notes()
-        self._notes = len(notes)
-        first_new = bisect_right(notes, self._last_change, key=itemgetter(0))
-        for first in range(first_new, len(notes), ITEMS_A_TURN):
-            some = notes[first : first + ITEMS_A_TURN]
-            znodes: list[Znode | None] = yield Read([path for _, path in some])
-            entities: dict[str, None] = {}
-            for (_, path), znode in zip(some, znodes, strict=True):
-                if znode is not None:  # else another broker deleted it
-                    try:
-                        entities[decode_config_change(path, znode.data)] = None
-                    except ZnodeFormatError as error:
-                        logger.error("%s", error)
-            yield from self.refresh(entities)
-            self._last_change = some[-1][0]  # not before: what failed is looked at again
-        yield from self._delete_expired([path for _, path in notes])
-
-    def _numbered_notes(self) -> Steps[list[tuple[int, str]]]:
-        """The paths of all notes with their numbers, in the order in which they were made."""
-        names: list[str] = yield Children(CONFIG_CHANGES)
-        numbers = ((name.removeprefix(CONFIG_CHANGE_PREFIX), name) for name in names)
-        return sorted((int(number), f"{CONFIG_CHANGES}/{name}") for number, name in numbers if number.isdecimal())
-
-    def _delete_expired(self, paths: Sequence[str]) -> Steps[None]:
-        """Delete the oldest notes, up to the first whose time has not come."""
-        now_ms = self._wall_ms()
-        first, count = 0, 1
-        while first < len(paths):
-            some = paths[first : first + count]
-            znodes: list[Znode | None] = yield Read(some)
-            there = [(path, znode) for path, znode in zip(some, znodes, strict=True) if znode is not None]
-            expired = [path for path, znode in there if now_ms - znode.ctime_ms > _CHANGE_LIFETIME_MS]
-            if expired:
-                yield WriteUnfenced([Delete(path) for path in expired])
-            if len(expired) < len(there):
-                return
-            first, count = first + count, ITEMS_A_TURN
+    def _apply_notes(self, notes: Sequence[tuple[str, bytes | None]]) -> Steps[None]:
+        entities: dict[str, None] = {}
+        for path, data in notes:
+            try:
+                entities[decode_config_change(path, data)] = None
+            except ZnodeFormatError as error:
+                logger.error("%s", error)
+        yield from self.refresh(entities)
 
     def refresh(self, entities: Iterable[str]) -> Steps[None]:
         """Read ``topics/NAME`` and ``brokers/NAME`` again, and apply what changed."""

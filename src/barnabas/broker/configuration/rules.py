@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Kind, Setting, Values
+from barnabas.broker.configuration.authorizer_settings import AUTHORIZER_NAMES, changes_authorizer
 from barnabas.broker.configuration.definitions import DEFINITIONS, UPDATE_MODES
 from barnabas.broker.configuration.listener_security import effective_text
 from barnabas.broker.configuration.refused import asks_for_protection, is_refused
@@ -107,6 +108,8 @@ def check_protection(entity: str, static: Values, texts: Mapping[str, str]) -> N
         setting = security_setting(name)
         if setting is not None and name == name.lower():
             is_wrong = _changes_security(static, setting, name, text)
+        elif name in AUTHORIZER_NAMES:
+            is_wrong = changes_authorizer(static, name, text)
         else:
             is_wrong = (name not in DEFINITIONS or is_refused(name)) and asks_for_protection(name, text)
         if is_wrong:

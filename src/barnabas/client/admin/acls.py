@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.client.errors import ConfigurationError, refusal
+from barnabas.security.acls import AclOperation, AclPermissionType, PatternType, ResourceType
 from barnabas.wire.kafka.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 from barnabas.wire.kafka.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
 from barnabas.wire.kafka.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
@@ -20,13 +21,11 @@ __all__ = ["Acl", "AclFilter", "create_acls", "delete_acls", "describe_acls"]
 Filter = TypeVar("Filter", DescribeAclsRequest, DeleteAclsFilter)
 
 # The position of a word is its code on the wire.
-_RESOURCES = ("UNKNOWN", "ANY", "TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID", "DELEGATION_TOKEN", "USER")
-_PATTERNS = ("UNKNOWN", "ANY", "MATCH", "LITERAL", "PREFIXED")
-_OPERATIONS = (
-    *("UNKNOWN", "ANY", "ALL", "READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "CLUSTER_ACTION"),
-    *("DESCRIBE_CONFIGS", "ALTER_CONFIGS", "IDEMPOTENT_WRITE", "CREATE_TOKENS", "DESCRIBE_TOKENS", "TWO_PHASE_COMMIT"),
-)
-_PERMISSIONS = ("UNKNOWN", "ANY", "DENY", "ALLOW")
+_RESOURCES = tuple(word.name for word in ResourceType)
+_PATTERNS = tuple(word.name for word in PatternType)
+_OPERATIONS = (*(word.name for word in AclOperation), "TWO_PHASE_COMMIT")
+"""The last one is of Kafka 4's brokers."""
+_PERMISSIONS = tuple(word.name for word in AclPermissionType)
 
 
 @dataclass(frozen=True, slots=True)

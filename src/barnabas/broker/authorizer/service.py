@@ -1,0 +1,107 @@
+"""Keeps the authorizer to the znodes while the broker runs, and changes them: the edge here.
+
+All that reads or writes the znodes here is done one after the other.
+
+In Kafka: `AclAuthorizer`, with its lock and its change listeners.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from barnabas.base.clock import CallLater
+from barnabas.broker.authorizer.acl_store import AclStore, Deleted
+from barnabas.broker.authorizer.authorizer import Authorizer
+from barnabas.broker.cluster.service import Interpreter, WatchFor, ZnodeFollower
+from barnabas.broker.cluster.steps import Done, Steps, Wait
+from barnabas.coordination.client import SessionEvent
+from barnabas.coordination.client.operations import WatchCallback
+from barnabas.security.acls import AclBinding, AclBindingFilter, PatternType
+from barnabas.wire.jute.errors import KeeperError
+from barnabas.wire.kafka.errors import KafkaError
+
+__all__ = ["AclManager"]
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class AclManager:
+    """Reads all entries at the start, then what the notes of brokers name; adds and removes
+    entries."""
+
+    def __init__(
+        self,
+        authorizer: Authorizer,
+        store: AclStore,
+        interpreter: Interpreter,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        call_later: CallLater,
+    ) -> None:
+        self.authorizer = authorizer
+        self._store = store
+        self._interpreter = interpreter
+        self._spawn = spawn
+        self._lock = asyncio.Lock()
+        self._must_reload = False
+        self._followers = [
+            ZnodeFollower(notes.root, partial(self._follow, pattern_type), notes.root, spawn, call_later)
+            for pattern_type, notes in store.notes.items()
+        ]
+
+    async def load(self) -> None:
+        """Read all entries and begin to watch; before clients may connect.
+
+        Raises `KeeperError` or `ZnodeFormatError`: without its entries no broker serves."""
+        await self._perform(self._store.load(), self._watch_for)
+
+    def session_changed(self, event: SessionEvent) -> None:
+        """Read everything, and watch again, in a new session."""
+        if event is SessionEvent.CREATED:
+            self._must_reload = True
+            for follower in self._followers:
+                follower.changed()
+
+    def create(self, bindings: Sequence[AclBinding]) -> Steps[list[KafkaError | KeeperError | None]]:
+        """See `AclStore.create`."""
+        results: list[KafkaError | KeeperError | None] = yield self._in_turn(self._store.create(bindings))
+        return results
+
+    def delete(self, filters: Sequence[AclBindingFilter]) -> Steps[list[list[Deleted]]]:
+        """See `AclStore.delete`."""
+        results: list[list[Deleted]] = yield self._in_turn(self._store.delete(filters))
+        return results
+
+    def _in_turn(self, steps: Steps[Any]) -> Wait:
+        def begin(done: Done) -> None:
+            self._spawn(self._hand_over(steps, done))
+
+        return Wait(begin)
+
+    async def _hand_over(self, steps: Steps[Any], done: Done) -> None:
+        try:
+            result = await self._perform(steps)
+        except Exception as error:
+            done(None, error)
+        else:
+            done(result, None)
+
+    async def _follow(self, pattern_type: PatternType) -> None:
+        if self._must_reload:
+            self._must_reload = False
+            try:
+                await self._perform(self._store.reload(), self._watch_for)
+            except BaseException:
+                self._must_reload = True
+                raise
+        await self._perform(self._store.process_changes(pattern_type), self._watch_for)
+
+    async def _perform(self, steps: Steps[T], watch_for: WatchFor = lambda _: None) -> T:
+        async with self._lock:
+            return await self._interpreter.perform(steps, watch_for=watch_for)
+
+    def _watch_for(self, path: str) -> WatchCallback | None:
+        return next((watch for follower in self._followers if (watch := follower.watch_for(path)) is not None), None)
