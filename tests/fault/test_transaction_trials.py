@@ -23,6 +23,7 @@ from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.testing.processes import ProcessCluster
 from support.copy_job import CopyJob, Feed, LogFacts
 from support.copy_program import INPUT, NAME, OUTPUT, repeated
+from support.transaction_copies import committed, read_committed
 from support.waiting import eventually
 
 RUNS = int(os.environ.get("BARNABAS_RUNS", "1"))
@@ -104,28 +105,6 @@ def transactional_producer(cluster: ProcessCluster, name: str) -> Producer:
     return producer
 
 
-def read_committed(cluster: ProcessCluster, topic: str, partition: int) -> list[str]:
-    """The values of a partition up to its last stable offset."""
-    settings = {"group.id": "reader", "isolation.level": "read_committed", "enable.partition.eof": True}
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0, **settings})
-    consumer.assign([TopicPartition(topic, partition, 0)])
-    values: list[str] = []
-    try:
-        while (message := consumer.poll(60)) is not None and message.error() is None:
-            values.append(message.value().decode())
-        return values
-    finally:
-        consumer.close()
-
-
-def committed_offset(cluster: ProcessCluster, group: str, topic: str) -> int:
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group, "log_level": 0})
-    try:
-        return consumer.committed([TopicPartition(topic, 0)], timeout=60)[0].offset
-    finally:
-        consumer.close()
-
-
 MOMENTS = ("after Produce", "after TxnOffsetCommit", "after EndTxn")
 
 
@@ -159,7 +138,10 @@ def test_a_transaction_survives_the_death_of_a_broker(
         kill("after EndTxn")
         expected = (["one"], 17) if is_commit else ([], -1001)
         eventually(
-            lambda: (read_committed(cluster, topic, 0), committed_offset(cluster, name, topic)) == expected,
+            lambda: (
+                (read_committed(cluster.bootstrap_servers, topic, 0), committed(cluster.bootstrap_servers, name, topic))
+                == expected
+            ),
             timeout_s=60,
             what="the transaction is whole",
         )
@@ -240,8 +222,8 @@ def test_a_copy_job_copies_each_record_once_while_brokers_and_it_are_killed(
         assert [each.appended_twice for each in facts] == [[]] * PARTITIONS
         for partition in range(PARTITIONS):
             expected = list(map(str, range(partition, RECORDS, PARTITIONS)))
-            assert read_committed(cluster, INPUT, partition) == expected
-            assert differences(expected, read_committed(cluster, OUTPUT, partition)) == ([], [], True)
+            assert read_committed(cluster.bootstrap_servers, INPUT, partition) == expected
+            assert differences(expected, read_committed(cluster.bootstrap_servers, OUTPUT, partition)) == ([], [], True)
 
 
 def differences(expected: list[str], found: list[str]) -> tuple[list[str], list[str], bool]:

@@ -1,8 +1,6 @@
 """What a cluster with faults is asked: who leads, who is in sync, how long a record
 takes, what is there."""
 
-import contextlib
-import io
 import re
 import time
 from pathlib import Path
@@ -11,10 +9,10 @@ from typing import Protocol
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from barnabas.base.errors import BarnabasError
-from barnabas.cli.main import main
 from barnabas.client import Admin
 from barnabas.client.admin.topics import describe_topics
 from barnabas.client.cluster.admin_connection import AdminConnection
+from support.dumped_logs import dump_log
 from support.waiting import eventually
 
 QUICK = {"zookeeper.session.timeout.ms": "6000", "replica.lag.time.max.ms": "1500", "min.insync.replicas": "2"}
@@ -81,7 +79,6 @@ def read(cluster: Addressed, topic: str, count: int) -> list[tuple[str, int]]:
 
 def transaction_states(log_dir: Path, transactional_id: str) -> list[str]:
     """The states of a transactional id in a broker's log of ``__transaction_state``."""
-    files = ",".join(str(path) for path in log_dir.glob("__transaction_state-*/*.log") if path.stat().st_size)
-    with contextlib.redirect_stdout(io.StringIO()) as output:
-        assert main(["dump-log", "--transaction-log-decoder", "--files", files]) == 0
-    return re.findall(rf"transactionalId={transactional_id} .*?state=(\w+)", output.getvalue())
+    files = [path for path in log_dir.glob("__transaction_state-*/*.log") if path.stat().st_size]
+    dumped = dump_log(files, "--transaction-log-decoder")
+    return re.findall(rf"transactionalId={transactional_id} .*?state=(\w+)", dumped)

@@ -1,7 +1,5 @@
 """A copy job in transactions, as a process that is killed and started again, and what it left."""
 
-import contextlib
-import io
 import re
 import subprocess
 import sys
@@ -13,9 +11,9 @@ from typing import Self
 
 from confluent_kafka import Producer
 
-from barnabas.cli.main import main
 from support import copy_program
 from support.copy_program import COMMITS, STEPS
+from support.dumped_logs import dump_log
 from support.waiting import eventually
 
 __all__ = ["CopyJob", "Feed", "LogFacts"]
@@ -195,12 +193,10 @@ class LogFacts:
     @classmethod
     def of(cls, log_dir: Path, topic: str, partition: int) -> Self:
         """The facts of a replica in a broker's log dir."""
-        files = ",".join(map(str, sorted((log_dir / f"{topic}-{partition}").glob("*.log"))))
-        with contextlib.redirect_stdout(io.StringIO()) as output:
-            assert main(["dump-log", "--deep-iteration", "--files", files]) == 0
+        dumped = dump_log((log_dir / f"{topic}-{partition}").glob("*.log"), "--deep-iteration")
         batch = r"baseSequence: (\d+) .*?producerId: (\d+) producerEpoch: (\d+) .*?isControl: false"
-        batches = Counter(re.findall(batch, output.getvalue()))
+        batches = Counter(re.findall(batch, dumped))
         return cls(
-            Counter(re.findall(r"endTxnMarker: (\w+)", output.getvalue())),
+            Counter(re.findall(r"endTxnMarker: (\w+)", dumped)),
             [(producer, epoch, base) for (base, producer, epoch), count in batches.items() if count > 1],
         )
