@@ -26,6 +26,7 @@ from barnabas.broker.metadata.features import (
     IncompatibleFeaturesError,
     registered_features,
 )
+from barnabas.cli.main import main
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from support.controlled_cluster import ControlledCluster
 
@@ -380,3 +381,10 @@ def test_the_cache_has_what_the_znode_said_last() -> None:
         seen.append((dict(cache.levels), cache.epoch))
     assert seen == [({}, 0), ({TRANSACTION_VERSION: 1}, 1), ({TRANSACTION_VERSION: 1}, 2), ({}, NO_EPOCH)]
     assert cache.epoch == NO_EPOCH
+
+
+def test_a_feature_that_is_named_twice_is_refused_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    """Before any broker is asked, as Kafka's tool does."""
+    twice = ["--feature", "first.one", "--feature", "second.one", "--feature", "second.one"]
+    assert main(["features", "disable", *twice, "--bootstrap-server", "localhost:1"]) == 1
+    assert "Feature second.one was specified more than once." in capsys.readouterr().err

@@ -33,6 +33,8 @@ def main(argv: list[str]) -> int:
     parser = _parser()
     given = parser.parse_args(argv)
     parser.require(given, "bootstrap-server")
+    if given.action != "describe":
+        given.levels = _levels(given)
     run: RunAction = given.run
     with connect(given, "barnabas-features") as connection:
         return run(connection, given)
@@ -91,14 +93,16 @@ def _describe(connection: "AdminConnection", given: argparse.Namespace) -> int:
 def _levels(given: argparse.Namespace) -> dict[str, int]:
     if given.action != "disable":
         return parse_levels(given.feature)
-    levels = dict.fromkeys(given.feature, 0)
-    if len(levels) < len(given.feature):
-        raise ConfigError("A feature was specified more than once.")
+    levels: dict[str, int] = {}
+    for name in given.feature:
+        if name in levels:
+            raise ConfigError(f"Feature {name} was specified more than once.")
+        levels[name] = 0
     return levels
 
 
 def _change(connection: "AdminConnection", given: argparse.Namespace) -> int:
-    levels = _levels(given)
+    levels: dict[str, int] = given.levels
     if given.action == "upgrade":
         kind = LevelChange.UPGRADE
     else:
