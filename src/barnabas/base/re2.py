@@ -19,7 +19,8 @@ __all__ = ["Re2Error", "Re2Pattern"]
 
 _MOST_INSTRUCTIONS = 1_000
 _MOST_COMPILED = 4_000
-_MOST_KEPT = 100_000
+_MOST_KEPT = 10_000
+"""Some 2 MB, while the texts of one request are matched."""
 _END = ""
 """Stands for what is before the first character and after the last."""
 
