@@ -15,6 +15,8 @@ import pytest
 from barnabas.base.errors import BarnabasError
 from barnabas.base.files import File, OsFiles, is_descriptor_shortage
 from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.broker.metadata.cache import MetadataCache
+from barnabas.broker.replication.transaction_verification import TransactionalProducer
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.partition_log import Origin, PartitionLog
 from barnabas.log.producer_state import WITHOUT_VERIFICATION
@@ -23,6 +25,7 @@ from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.records.control import EndMarker, build_end_marker
 from barnabas.wire.kafka.records.records import Record, build_batch
+from support.transaction_coordinators import Coordinators
 
 TP = TopicPartition("topic", 0)
 TOPIC_ID = Uuid(bytes(range(16)))
@@ -207,6 +210,54 @@ def test_a_truncation_that_found_no_descriptor_for_its_producers_leaves_none_of_
         opens += 1
     files.left = 1 << 30
     dirs.close(clean=False)
+    assert outdated
+
+
+def test_a_replica_that_leads_after_such_a_truncation_decides_by_the_producers_that_its_log_has(tmp_path: Path) -> None:
+    """A transaction that was cut off is verified when it comes again, as if it were new."""
+
+    def sent(number: int) -> bytearray:
+        return build_batch(
+            [Record(0, NOW, None, b"v")],
+            producer_id=5,
+            producer_epoch=0,
+            base_sequence=number,
+            is_transactional=True,
+        )
+
+    producer = TransactionalProducer("pay", 5, 0, knows_abortable=True)
+    opens, outdated = 0, 0
+    is_done = False
+    while not is_done:
+        files = FewDescriptors()
+        dirs = open_dirs(tmp_path / str(opens), files)
+        log = dirs.get_or_create(TP, TOPIC_ID, CONFIG, NOW)
+        log.append_as_leader(
+            build_batch([Record(0, NOW, None, b"v")], producer_id=6, producer_epoch=0, base_sequence=0),
+            leader_epoch=0,
+            now_ms=NOW,
+        )
+        log.roll(NOW)
+        log.append_as_leader(sent(0), leader_epoch=0, now_ms=NOW, guard=WITHOUT_VERIFICATION)
+        log.segments.forget()
+        files.left = opens
+        with contextlib.suppress(KafkaError):
+            log.truncate_to(1)
+            is_done = True
+        files.left = 0
+        if log.log_end_offset == 1 and log.producers.has_open_transaction(5, 0):
+            outdated += 1
+            verification = Coordinators(MetadataCache()).verifier.begin(producer)
+            verification.start(log, 0, NOW)
+            assert not verification.is_needed
+            assert verification.error_of(TP) == ErrorCode.KAFKA_STORAGE_ERROR
+            files.left = 1 << 30
+            verification = Coordinators(MetadataCache()).verifier.begin(producer)
+            verification.start(log, 0, NOW)
+            assert verification.is_needed
+        files.left = 1 << 30
+        dirs.close(clean=False)
+        opens += 1
     assert outdated
 
 

@@ -39,7 +39,7 @@ from barnabas.log.append_checks import unpack_header
 from barnabas.log.append_run import AppendRun
 from barnabas.log.availability import Availability
 from barnabas.log.checkpoints import PARTITION_METADATA, write_topic_id
-from barnabas.log.components import LogComponents, raise_start, roll
+from barnabas.log.components import raise_start, roll
 from barnabas.log.flush_task import FlushTask
 from barnabas.log.flushing import Flusher
 from barnabas.log.holes import Holes, MissingRecordsError
@@ -59,7 +59,15 @@ from barnabas.log.timestamps import BatchSearch, TimestampOffset
 from barnabas.log.truncation import reload_producers, set_aside_from, truncate_fully, truncate_to
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = ["AppendInfo", "FetchSlice", "Origin", "PartitionLog", "Replacement", "UnexpectedOffsetError"]
+__all__ = [
+    "AppendInfo",
+    "FetchSlice",
+    "Origin",
+    "PartitionLog",
+    "Replacement",
+    "UnexpectedOffsetError",
+    "refresh_producers",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -220,8 +228,7 @@ class PartitionLog:
         availability = self.availability
         if availability.reason is not None:
             availability.check()
-        if self._components.snapshots.is_outdated:
-            _reload_producers(self._components, self.availability)
+        refresh_producers(self)
         return AppendRun(self._components, availability, self.config, leader_epoch, now_ms)
 
     def append_as_follower(self, records: Buffer, *, now_ms: int, leader_epoch: int | None = None) -> AppendInfo:
@@ -237,8 +244,7 @@ class PartitionLog:
         CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR.
         """
         self.availability.check()
-        if self._components.snapshots.is_outdated:
-            _reload_producers(self._components, self.availability)
+        refresh_producers(self)
         try:
             return self._appender.append_as_follower(records, self.config, now_ms, leader_epoch)
         except OSError as error:
@@ -249,8 +255,7 @@ class PartitionLog:
 
         Raises `KafkaError` KAFKA_STORAGE_ERROR.
         """
-        if self._components.snapshots.is_outdated:
-            _reload_producers(self._components, self.availability)
+        refresh_producers(self)
         with self.availability.guard("rolling"):
             roll(self._components, self.config, offset, now_ms)
             self.holes.accept(self.log_end_offset, offset)
@@ -470,13 +475,15 @@ class PartitionLog:
         self.segments.moved()
 
 
-def _reload_producers(components: LogComponents, availability: Availability) -> None:
+def refresh_producers(log: PartitionLog) -> None:
     """Load the producers that an earlier truncation could not, for want of a file descriptor.
 
-    A batch that was truncated must not be known: its retry would be answered as a duplicate.
+    Whoever decides by a log's producers calls this before: what was truncated is no duplicate,
+    begins no transaction and ends none. Raises `KafkaError` KAFKA_STORAGE_ERROR.
     """
-    with availability.guard("reading the producers of"):
-        reload_producers(components)
+    if log._components.snapshots.is_outdated:
+        with log.availability.guard("reading the producers of"):
+            reload_producers(log._components)
 
 
 def _missing(log: PartitionLog, error: MissingRecordsError, reported: set[int]) -> KafkaError:

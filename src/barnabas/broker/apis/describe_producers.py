@@ -17,6 +17,7 @@ from barnabas.broker.apis.later import serve
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.requests.request import Request
 from barnabas.broker.topics.planning import validate_topic_name
+from barnabas.log.partition_log import refresh_producers
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.describe_producers import (
@@ -66,6 +67,7 @@ def _describe(parts: Parts, topic_partition: TopicPartition) -> Task[PartitionRe
     try:
         validate_topic_name(topic_partition.topic)
         log = parts.replicas.partition(topic_partition).readable_log(NO_LEADER_EPOCH, only_leader=False)
+        refresh_producers(log)
     except KafkaError as error:
         return PartitionResponse(
             partition_index=topic_partition.partition, error_code=error.code, error_message=error.message

@@ -19,7 +19,7 @@ from barnabas.broker.replication.delayed_produce import DelayedProduce
 from barnabas.broker.replication.partition import ALL_IN_SYNC
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.requests.purgatory import DelayedOperation, Purgatory
-from barnabas.log.partition_log import Origin
+from barnabas.log.partition_log import Origin, refresh_producers
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.records.control import EndMarker, build_end_marker
 
@@ -84,6 +84,7 @@ class TransactionMarkers:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if producer_id < 0 or epoch < 0 or coordinator_epoch < 0:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
+        refresh_producers(partition.log)
         if transaction_version >= TRANSACTION_V2 and partition.log.producers.has_open_transaction(producer_id, epoch):
             raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH)
         batch = build_end_marker(
