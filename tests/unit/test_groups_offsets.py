@@ -492,3 +492,41 @@ def test_a_commit_applied_by_columns_is_one_applied_offset_by_offset(
         left = {partition for some in under_way for partition in some}
         assert {tp for tp in by_columns.partitions() if by_columns.is_unstable(tp)} == left
     assert by_columns.committed == one_by_one.committed
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["plain", "written", "commit", "abort", "drop"]), few_partitions, st.integers(1, 2))
+    )
+)
+def test_a_transaction_that_ends_by_columns_is_one_that_ends_offset_by_offset(
+    history: list[tuple[str, list[TopicPartition], int]],
+) -> None:
+    """With plain commits between, several producers, markers that come late, and tombstones."""
+    offsets = GroupOffsets()
+    committed: dict[TopicPartition, tuple[int, CommittedOffset]] = {}
+    pending: dict[int, dict[TopicPartition, tuple[int, CommittedOffset]]] = {1: {}, 2: {}}
+    for at, (what, partitions, producer_id) in enumerate(history):
+        values = [CommittedOffset(at * 100 + number, -1, "", 0) for number in range(len(partitions))]
+        marker_at = at - len(partitions)
+        match what:
+            case "plain":
+                offsets.apply_batch(partitions, values, at)
+                committed.update(zip(partitions, ((at, value) for value in values), strict=True))
+            case "written":
+                offsets.apply_transactional_batch(producer_id, partitions, values, at)
+                pending[producer_id].update(zip(partitions, ((at, value) for value in values), strict=True))
+            case "drop":
+                offsets.remove(partitions[0], at)
+                for table in (committed, *pending.values()):
+                    table.pop(partitions[0], None)
+            case _:
+                offsets.end_transaction(producer_id, marker_at, committed=what == "commit")
+                for each, (written_at, value) in tuple(pending[producer_id].items()):
+                    if written_at <= marker_at:
+                        del pending[producer_id][each]
+                        if what == "commit" and committed.get(each, (-1, value))[0] <= written_at:
+                            committed[each] = written_at, value
+        assert offsets.committed == {each: value for each, (_, value) in committed.items()}
+        open_now = {each for table in pending.values() for each in table}
+        assert {each for each in offsets.partitions() if offsets.is_unstable(each)} == open_now

@@ -5,13 +5,13 @@ those are committed; only `GroupOffsets.apply`, its forms for many partitions, a
 `GroupOffsets.remove` change it. ``_writing`` counts the commits on their way to the log: such an
 offset is not stable (KIP-447), does not expire and keeps its group alive. ``transactional`` holds,
 for each producer id, what an open transaction has in the log. Its end marker commits or drops it
-(`GroupOffsets.end_transaction`).
+(`GroupOffsets.end_transaction`), by whole columns: a transaction may have 10,000 offsets, and its
+end is one step.
 
 In Kafka: the offset tables of `GroupMetadata`.
 """
 
 from collections.abc import Sequence
-from itertools import repeat
 from typing import NamedTuple
 
 from barnabas.base.ids import TopicPartition
@@ -33,6 +33,31 @@ class CommittedOffset(NamedTuple):
     expire_timestamp_ms: int = NO_EXPIRATION
 
 
+class _Pending:
+    """What an open transaction has in the log, in columns with the same partitions."""
+
+    __slots__ = ("record_offsets", "values")
+
+    def __init__(self) -> None:
+        self.values: dict[TopicPartition, CommittedOffset] = {}
+        self.record_offsets: dict[TopicPartition, int] = {}
+
+    def remove(self, topic_partition: TopicPartition) -> None:
+        self.values.pop(topic_partition, None)
+        self.record_offsets.pop(topic_partition, None)
+
+    def split(self, marker_offset: int) -> "_Pending | None":
+        """Keep what was written before a marker; what was not, None for nothing."""
+        if max(self.record_offsets.values(), default=-1) <= marker_offset:
+            return None
+        later = _Pending()
+        for topic_partition, record_offset in tuple(self.record_offsets.items()):
+            if record_offset > marker_offset:
+                later.values[topic_partition] = self.values.pop(topic_partition)
+                later.record_offsets[topic_partition] = self.record_offsets.pop(topic_partition)
+        return later
+
+
 class GroupOffsets:
     """The offsets of one group."""
 
@@ -40,7 +65,7 @@ class GroupOffsets:
 
     def __init__(self) -> None:
         self.committed: dict[TopicPartition, CommittedOffset] = {}
-        self.transactional: dict[int, dict[TopicPartition, tuple[CommittedOffset, int]]] = {}
+        self.transactional: dict[int, _Pending] = {}
         # Where in the log the values of `committed` were written.
         self._record_offsets: dict[TopicPartition, int] = {}
         self._last_record_offset = -1  # the largest of them
@@ -121,11 +146,18 @@ class GroupOffsets:
         self, producer_id: int, topic_partition: TopicPartition, value: CommittedOffset | None, record_offset: int
     ) -> None:
         """A record of an open transaction holds ``value``, or takes back what it held."""
-        pending = self.transactional.setdefault(producer_id, {})
+        pending = self._pending_of(producer_id)
         if value is None:
-            pending.pop(topic_partition, None)
+            pending.remove(topic_partition)
         else:
-            pending[topic_partition] = (value, record_offset)
+            pending.values[topic_partition] = value
+            pending.record_offsets[topic_partition] = record_offset
+
+    def _pending_of(self, producer_id: int) -> _Pending:
+        pending = self.transactional.get(producer_id)
+        if pending is None:
+            pending = self.transactional[producer_id] = _Pending()
+        return pending
 
     def apply_transactional_batch(
         self,
@@ -135,8 +167,9 @@ class GroupOffsets:
         record_offset: int,
     ) -> None:
         """Like `apply_transactional` for each of these in their order, all from one batch."""
-        pending = self.transactional.setdefault(producer_id, {})
-        pending.update(zip(partitions, zip(values, repeat(record_offset)), strict=False))
+        pending = self._pending_of(producer_id)
+        pending.values.update(zip(partitions, values, strict=True))
+        pending.record_offsets.update(dict.fromkeys(partitions, record_offset))
 
     def end_transaction(self, producer_id: int, marker_offset: int, *, committed: bool) -> None:
         """A marker ends what the producer has written before it.
@@ -145,21 +178,32 @@ class GroupOffsets:
         pending = self.transactional.pop(producer_id, None)
         if pending is None:
             return
-        later = {}
-        for topic_partition, (value, record_offset) in pending.items():
-            if record_offset > marker_offset:
-                later[topic_partition] = (value, record_offset)
-            elif committed:
-                self.apply(topic_partition, value, record_offset)
-        if later:
+        later = pending.split(marker_offset)
+        if later is not None:
             self.transactional[producer_id] = later
+        if committed:
+            self._apply_pending(pending)
+
+    def _apply_pending(self, pending: _Pending) -> None:
+        """Like `apply` for each of these."""
+        values, record_offsets = pending.values, pending.record_offsets
+        if not record_offsets:
+            return
+        if min(record_offsets.values()) < self._last_record_offset:  # there may be later commits
+            known = self._record_offsets
+            record_offsets = {each: at for each, at in record_offsets.items() if known.get(each, -1) <= at}
+            if len(record_offsets) < len(values):
+                values = {each: values[each] for each in record_offsets}
+        self.committed.update(values)
+        self._record_offsets.update(record_offsets)
+        self._last_record_offset = max(self._last_record_offset, max(record_offsets.values(), default=-1))
 
     def remove(self, topic_partition: TopicPartition, record_offset: int) -> None:
         """A tombstone was written for the partition; what was written after it stays."""
         for producer_id, pending in tuple(self.transactional.items()):
-            if topic_partition in pending and pending[topic_partition][1] < record_offset:
-                del pending[topic_partition]
-                if not pending:
+            if pending.record_offsets.get(topic_partition, record_offset) < record_offset:
+                pending.remove(topic_partition)
+                if not pending.values:
                     del self.transactional[producer_id]
         if self._record_offsets.get(topic_partition, -1) > record_offset:
             return
@@ -172,7 +216,7 @@ class GroupOffsets:
         """All partitions that have, or are about to have, an offset."""
         known = {*self.committed, *self._writing}
         for pending in self.transactional.values():
-            known.update(pending)
+            known.update(pending.values)
         return known
 
     def is_unstable(self, topic_partition: TopicPartition) -> bool:
@@ -180,7 +224,7 @@ class GroupOffsets:
         return topic_partition in self._writing or self._is_in_transaction(topic_partition)
 
     def _is_in_transaction(self, topic_partition: TopicPartition) -> bool:
-        return any(topic_partition in pending for pending in self.transactional.values())
+        return any(topic_partition in pending.values for pending in self.transactional.values())
 
     def is_written_before(self, topic_partition: TopicPartition, record_offset: int) -> bool:
         """Whether the record of a committed offset stands before a place in the log."""
