@@ -117,6 +117,35 @@ def test_of_two_questions_that_wait_one_is_out_of_date(second_epoch: int, expect
     assert asking.answers == expected
 
 
+def test_a_producer_that_asks_much_does_not_keep_others_waiting() -> None:
+    """What is left of its questions goes behind those of others."""
+    asking = Asking(0)
+    asking.verify(producer("another"), name="under way")
+    names = [str(number) for number in range(1_500)]
+    for number in range(2):
+        for name in names if number == 0 else names[:10]:
+            asking.verify(producer(name), TopicPartition("t", number))
+    asking.coordinators.confirm()
+    asked = []
+    while asking.coordinators.asked:
+        ((_, request),) = asking.coordinators.asked
+        asked.append([each.transactional_id for each in request.transactions])
+        asking.coordinators.confirm()
+    assert asked == [names[:1_000], names[1_000:] + names[:10]]
+    assert len(asking.answers) == 1_511
+
+
+def test_a_question_that_follows_from_the_answer_of_another_is_asked() -> None:
+    """A connection's next request may wait for the one whose question is out of date."""
+    asking = Asking(0)
+    asking.verify(producer("another"), name="under way")
+    asking.coordinators.verifier.verify(producer(), (TP,), lambda _: asking.verify(producer(), OTHER_TP, name="next"))
+    asking.verify(producer(), TP, name="new")
+    for _ in range(3):
+        asking.coordinators.confirm()
+    assert sorted(name for name, _ in asking.answers) == ["new", "next", "under way"]
+
+
 @pytest.mark.parametrize(
     ("code", "knows_abortable", "expected"),
     [

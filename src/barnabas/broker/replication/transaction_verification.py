@@ -22,6 +22,7 @@ In Kafka: `AddPartitionsToTxnManager`, and
 
 import logging
 from collections.abc import Callable, Collection, Mapping
+from itertools import islice
 from typing import NamedTuple
 
 from barnabas.base.ids import NO_BROKER, TopicPartition
@@ -31,9 +32,9 @@ from barnabas.broker.cluster.steps import Ask, Done, Steps, Wait
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.metadata.features import TRANSACTION_V2
 from barnabas.broker.metadata.internal_topics import TRANSACTIONS_TOPIC, partition_of
-from barnabas.log.partition_log import PartitionLog
+from barnabas.log.partition_log import PartitionLog, refresh_producers
 from barnabas.log.producer_state import WITHOUT_VERIFICATION, VerificationGuard
-from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -104,39 +105,39 @@ class _Coordinator:
     __slots__ = ("is_asked", "questions")
 
     def __init__(self) -> None:
-        self.questions: list[_Question] = []
+        self.questions: dict[str, list[_Question]] = {}
+        """By transactional id, in their order."""
         self.is_asked = False
         """Whether a request is under way to it."""
 
-    def replace(self, new: _Question) -> bool:
-        """Answer the questions that are out of date because of a new one.
-
-        False if the new one is."""
+    def add(self, new: _Question) -> None:
+        """Ask a question with a later request, unless it is out of date; answer those that are out
+        of date because of it."""
         producer = new.producer
-        for old in tuple(self.questions):
-            if old.producer.transactional_id != producer.transactional_id:
-                continue
-            if old.producer.epoch > producer.epoch:
-                return False
+        waiting = self.questions.get(producer.transactional_id, [])
+        if any(old.producer.epoch > producer.epoch for old in waiting):
+            new.fail(ErrorCode.INVALID_PRODUCER_EPOCH)
+            return
+        left, outdated = [], []
+        for old in waiting:
             if old.producer.epoch < producer.epoch:
-                self.questions.remove(old)
-                old.fail(ErrorCode.INVALID_PRODUCER_EPOCH)
+                outdated.append((old, ErrorCode.INVALID_PRODUCER_EPOCH))
             elif not set(old.partitions).isdisjoint(new.partitions):
-                self.questions.remove(old)
-                old.fail(ErrorCode.NETWORK_EXCEPTION)
-        return True
+                outdated.append((old, ErrorCode.NETWORK_EXCEPTION))
+            else:
+                left.append(old)
+        self.questions[producer.transactional_id] = left
+        for old, error in outdated:  # which may ask the next question of the same producer
+            old.fail(error)
+        self.questions[producer.transactional_id].append(new)
 
     def take(self) -> dict[str, _Question]:
         """What goes into the next request, by transactional id."""
         taken: dict[str, _Question] = {}
-        left = []
-        for question in self.questions:
-            transactional_id = question.producer.transactional_id
-            if transactional_id in taken or len(taken) == _MOST_TRANSACTIONS:
-                left.append(question)
-            else:
-                taken[transactional_id] = question
-        self.questions = left
+        for transactional_id in tuple(islice(self.questions, _MOST_TRANSACTIONS)):
+            taken[transactional_id], *left = self.questions.pop(transactional_id)
+            if left:  # behind those of others
+                self.questions[transactional_id] = left
         return taken
 
 
@@ -189,10 +190,7 @@ class AddPartitionsToTxnManager:
             question.fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
         coordinator = self._coordinators.setdefault(broker_id, _Coordinator())
-        if not coordinator.replace(question):
-            question.fail(ErrorCode.INVALID_PRODUCER_EPOCH)
-            return
-        coordinator.questions.append(question)
+        coordinator.add(question)
         if not coordinator.is_asked:
             coordinator.is_asked = True
             self._start(self._ask(broker_id, coordinator))
@@ -303,6 +301,11 @@ class TransactionVerification:
         """Begin with a partition whose first batch has a sequence (-1: none), unless its
         transaction is verified already."""
         if not self._is_enabled:
+            return
+        try:
+            refresh_producers(log)
+        except KafkaError as error:
+            self._errors[log.topic_partition] = error.code
             return
         producer = self._producer
         guard = log.producers.start_verification(
