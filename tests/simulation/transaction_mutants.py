@@ -33,7 +33,7 @@ def skip_the_markers_at_a_hand_over() -> None:
     """The next coordinator does not complete what the last one has decided."""
     from barnabas.broker.transactions.coordinator import TransactionCoordinator
 
-    rewrite(TransactionCoordinator, "finish_loading", "if transaction.state.is_prepared:", "if False:")
+    rewrite(TransactionCoordinator, "_complete_decided", "if owned.has(transaction):", "if False:")
 
 
 def ignore_the_producer_epoch() -> None:
@@ -130,7 +130,7 @@ def drop_offsets_at_the_commit() -> None:
     """The marker of a commit drops the offsets of its transaction."""
     from barnabas.broker.groups.offsets import GroupOffsets
 
-    rewrite(GroupOffsets, "end_transaction", "elif committed:", "elif False:")
+    rewrite(GroupOffsets, "end_transaction", "if committed:", "if False:")
 
 
 def keep_the_epoch_in_version_2() -> None:

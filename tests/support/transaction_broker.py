@@ -8,6 +8,7 @@ from typing import Any
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.tasks import Runner
+from barnabas.base.threads import InThread
 from barnabas.broker.cluster.channels import ChannelError
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.metadata.internal_topics import TRANSACTIONS_TOPIC
@@ -108,6 +109,7 @@ class TransactionBroker(DataPath):
         self.markers = MarkerChannels()
         self.ids = Ids()
         self.version = 0
+        self.in_thread: InThread = thread_at_once
         self.transactions = TransactionService(
             TransactionDependencies(
                 config=self.config,
@@ -120,7 +122,7 @@ class TransactionBroker(DataPath):
                 call_later=self.timers,
                 spawn=self.spawned.append,
                 start=self._run,
-                runner=Runner(self.clock, self.timers, thread_at_once),
+                runner=Runner(self.clock, self.timers, lambda work, done: self.in_thread(work, done)),
                 transaction_version=lambda: self.version,
             )
         )

@@ -592,6 +592,7 @@ def test_many_transactions_are_looked_at_in_parts() -> None:
     )
     late = names[-50:]
     broker.load(1, {name: TransactionMetadata(name, opened if name in late else over) for name in names})
+    broker.tick(0)
     broker.ms = 10
     counts = []
     while (due_ms := broker.coordinator.next_deadline_ms()) is not None and due_ms <= 13:
@@ -660,6 +661,49 @@ def test_next_coordinator_completes_what_was_decided(committed: bool) -> None:
     assert completion.owned.coordinator_epoch == 4
     broker.written()
     assert broker.found().state is (_S.COMPLETE_COMMIT if committed else _S.COMPLETE_ABORT)
+
+
+def test_next_coordinator_completes_very_many_transactions_in_parts() -> None:
+    """Producers of those that are not completed yet wait as for any decided transaction; a
+    partition that is lost meanwhile gets no markers from here."""
+    broker = Coordinated()
+    decided = TransactionMetadata.new("t", 1, 1, START_MS).current._replace(
+        state=_S.PREPARE_COMMIT, producer_epoch=0, partitions=PARTITIONS, start_ms=START_MS
+    )
+    names = [f"t{number}" for number in range(1_000)]
+    broker.load(1, {name: TransactionMetadata(name, decided) for name in names})
+    counts = [len(broker.completions)]
+    assert broker.init("t999") == [ProducerAnswer(ErrorCode.CONCURRENT_TRANSACTIONS)]
+    assert broker.end(TransactionSender("t999", 1, 0), committed=True) == [
+        ProducerAnswer(ErrorCode.CONCURRENT_TRANSACTIONS)
+    ]
+    for _ in range(2):
+        assert broker.coordinator.next_deadline_ms() == broker.ms
+        broker.perform(broker.coordinator.tick(broker.now))
+        counts.append(len(broker.completions))
+    assert counts == [256, 512, 768]
+    broker.coordinator.unload(0, 2)
+    broker.tick(0)
+    assert len(broker.completions) == 768
+    assert broker.coordinator.next_deadline_ms() is None
+
+
+def test_last_records_of_very_many_transactions_are_written_again_in_parts() -> None:
+    """Each is an append of its own."""
+    broker = Coordinated()
+    decided = TransactionMetadata.new("t", 1, 1, START_MS).current._replace(
+        state=_S.PREPARE_COMMIT, producer_epoch=0, start_ms=START_MS
+    )
+    broker.load(1, {name: TransactionMetadata(name, decided) for name in map(str, range(100))})
+    while broker.completions:
+        broker.mark()
+    while broker.appends:
+        broker.written(ErrorCode.NOT_ENOUGH_REPLICAS)
+    broker.ms += 100
+    broker.perform(broker.coordinator.tick(broker.now))
+    assert 0 < len(broker.appends) < 100
+    broker.tick(0)
+    assert len(broker.appends) == 100
 
 
 def test_next_coordinator_goes_on_with_an_open_transaction() -> None:

@@ -61,7 +61,10 @@ class Queued:
             )
             for marker in request_of(markers).markers
         ]
-        return self.queues.answered(markers, WriteTxnMarkersResponse(markers=results))
+        return self.take_answer(markers, WriteTxnMarkersResponse(markers=results))
+
+    def take_answer(self, markers: Sequence[Marker], response: WriteTxnMarkersResponse) -> list[Completion]:
+        return done_here(self.queues.answered(list(markers), response))
 
 
 def test_markers_go_to_the_leaders_of_their_partitions() -> None:
@@ -196,7 +199,7 @@ def test_answer_that_leaves_partitions_out_is_no_success() -> None:
     test = Queued()
     completion = test.ended()
     test.add(completion)
-    assert test.queues.answered(test.queues.take(0), WriteTxnMarkersResponse(markers=[])) == []
+    assert test.take_answer(test.queues.take(0), WriteTxnMarkersResponse(markers=[])) == []
     assert test.queues.counts() == {NO_BROKER: 4}
 
 

@@ -4,6 +4,7 @@ import struct
 
 import pytest
 
+from barnabas.base.tasks import done_here
 from barnabas.broker.transactions.loading import TransactionLoader
 from barnabas.broker.transactions.records import (
     TransactionRecord,
@@ -99,8 +100,7 @@ def log(*records: tuple[bytes | None, bytes | None]) -> bytes:
 def load(data: bytes) -> TransactionLoader:
     loader = TransactionLoader()
     list(loader.read(data))
-    for _ in loader.steps():
-        pass
+    done_here(loader.steps())
     return loader
 
 

@@ -9,6 +9,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.broker.metadata.internal_topics import TRANSACTIONS_TOPIC
 from barnabas.broker.transactions.effects import ProducerAnswer
 from barnabas.wire.kafka.errors import ErrorCode
+from support.slicing import thread_at_once
 from support.transaction_broker import PARTITIONS, TransactionBroker
 
 PART = {"a": frozenset({0, 1, 2})}
@@ -182,6 +183,77 @@ def test_expired_transactional_id_is_gone_after_a_load(new_broker: Callable[...,
     broker.load(leader=1, epoch=1, replicas=(0, 1))
     broker.load(epoch=2)
     assert broker.state("old") == ""
+
+
+def neighbour(broker: TransactionBroker, transactional_id: str = "t") -> str:
+    """Another transactional id in the same partition."""
+    number = broker.transactions.partition_for(transactional_id)
+    return next(each for each in map(str, range(100)) if broker.transactions.partition_for(each) == number)
+
+
+def test_deadlines_are_looked_at_again_after_an_error(
+    broker: TransactionBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After a pause, also when requests come meanwhile; only what has failed is skipped."""
+    names = neighbour(broker), "t"
+    for name in names:
+        broker.add(broker.producer(name, timeout_ms=5_000), PART)
+    broken = broker.transactions.coordinator.find(names[0])
+    assert broken is not None
+    broken.start_ms = None  # type: ignore[assignment]  # an error that no code expects
+    for _ in range(10):
+        broker.timers.advance(1_000)
+    for _ in range(2):
+        assert [record.levelname for record in caplog.records].count("ERROR") == 1
+        assert broker.state() == "Ongoing"
+        broker.producer("other")
+        broker.timers.advance(0)
+    broker.timers.advance(1_000)
+    broker.work()
+    assert broker.state() == "CompleteAbort"
+
+
+def test_large_record_is_encoded_in_a_thread_and_what_follows_stays_behind_it(broker: TransactionBroker) -> None:
+    """The loop is free meanwhile; the order of decisions is that of the log."""
+    sender, threads = broker.producer(), []
+    broker.in_thread = lambda *work: threads.append(work)
+    answers = broker.add(sender, {"a": frozenset(range(5_000))})
+    behind = broker.init(neighbour(broker))
+    assert (answers, behind, len(broker.values())) == ([], [], 1)
+    ((work, done),) = threads
+    thread_at_once(work, done)
+    assert (answers, [each.error for each in behind]) == ([ErrorCode.NONE], [ErrorCode.NONE])
+    assert [len(value or b"") > 20_000 for value in broker.values()] == [False, True, False]
+    assert broker.state() == "Ongoing"
+
+
+def test_record_that_was_encoded_while_its_partition_was_lost_is_not_written(broker: TransactionBroker) -> None:
+    """Also where this broker has loaded the partition again: it has decided by what was in the log
+    then."""
+    sender, threads = broker.producer(), []
+    broker.in_thread = lambda *work: threads.append(work)
+    answers = broker.add(sender, {"a": frozenset(range(5_000))})
+    broker.in_thread = thread_at_once
+    broker.load(leader=1, epoch=1, replicas=(0, 1))
+    broker.load(epoch=2)
+    ((work, done),) = threads
+    thread_at_once(work, done)
+    assert answers == [ErrorCode.NOT_COORDINATOR]
+    assert (len(broker.values()), broker.state()) == (1, "Empty")
+
+
+def test_transaction_with_very_many_partitions_is_loaded(broker: TransactionBroker) -> None:
+    """Its record is decoded in a thread."""
+    sender = broker.producer()
+    assert broker.add(sender, {"a": frozenset(range(50_000))}) == [ErrorCode.NONE]
+    threads = []
+    broker.in_thread = lambda work, done: (threads.append(work), thread_at_once(work, done))
+    broker.load(leader=1, epoch=1, replicas=(0, 1))
+    broker.load(epoch=2)
+    assert "_make" in {getattr(getattr(each, "func", None), "__name__", "") for each in threads}
+    assert broker.state() == "Ongoing"
+    assert [each.error for each in broker.end(sender)] == [ErrorCode.NONE]
+    broker.work()
 
 
 def test_record_that_is_too_large_fails_its_request(broker: TransactionBroker) -> None:

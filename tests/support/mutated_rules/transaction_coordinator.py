@@ -55,7 +55,7 @@ RULES = [
     Rule(
         "records of an earlier coordinator epoch change nothing",
         _COORDINATOR,
-        "if self._partitions.get(append.owned.number) is not append.owned:",
+        "if not append.owned.is_led:",
         "if False:",
         _MACHINE + "test_record_of_an_earlier_epoch_changes_nothing",
     ),

@@ -17,7 +17,7 @@ __all__ = ["LedPartition", "LedPartitions"]
 class LedPartition:
     """One partition."""
 
-    __slots__ = ("is_loading", "leader_epoch", "loading_epoch", "number")
+    __slots__ = ("is_led", "is_loading", "leader_epoch", "loading_epoch", "number")
 
     def __init__(self, number: int, leader_epoch: int) -> None:
         self.number = number
@@ -25,6 +25,8 @@ class LedPartition:
         self.loading_epoch = leader_epoch
         """The leader epoch in which it was loaded."""
         self.is_loading = True
+        self.is_led = True
+        """False once it is unloaded; another object follows if this broker leads it again."""
 
 
 P = TypeVar("P", bound=LedPartition)
@@ -66,4 +68,5 @@ class LedPartitions(dict[int, P]):
         if partition is None or (leader_epoch is not None and leader_epoch < partition.leader_epoch):
             return None
         del self[number]
+        partition.is_led = False
         return partition

@@ -20,8 +20,9 @@ In Kafka: `TransactionCoordinator`, and of `TransactionStateManager` what transa
 which partitions are loaded.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from itertools import repeat
 from typing import Any
 
 from barnabas.base.clock import Now
@@ -345,7 +346,7 @@ class TransactionCoordinator:
     def is_wanted(self, completion: Completion) -> bool:
         """Whether markers of this coordinator are to be written: not once another one has taken
         over, or this one again."""
-        return not completion.is_cancelled and self._partitions.get(completion.owned.number) is completion.owned
+        return not completion.is_cancelled and completion.owned.is_led
 
     def markers_written(self, completion: Completion, now: Now) -> list[TransactionEffect]:
         """Every partition has its marker: write the last record of the transaction."""
@@ -392,7 +393,7 @@ class TransactionCoordinator:
     def appended(self, append: AppendTransactions, error: ErrorCode, now: Now) -> list[TransactionEffect]:
         """The records of ``append`` are committed, or not (``error``)."""
         self._now = now
-        if self._partitions.get(append.owned.number) is not append.owned:
+        if not append.owned.is_led:
             # It was loaded again meanwhile, or by another broker, which knows better.
             error = ErrorCode.NOT_COORDINATOR
         append.done(_APPEND_ERRORS.get(error, error))
@@ -421,13 +422,14 @@ class TransactionCoordinator:
         """Do what is due, or a part of it: `next_deadline_ms` says whether there is more."""
         self._now = now
         due, settings = self._deadlines, self.settings
+        self._complete_decided()
         for completion in due.pop_retries(now.ms):
             if self.is_wanted(completion):
                 self._append_completion(completion)
         if due.is_abort_due(now.ms):
             due.to_abort = due.to_abort or self._everything()
             for owned, transaction in due.pop_timed_out(now.wall_ms):
-                if self._is_here(owned, transaction):
+                if owned.has(transaction):
                     self._abort_and_fence(owned, transaction, _no_answer)
             due.abort_ms = now.ms + (1 if due.to_abort else settings.abort_interval_ms)
         if due.is_expiry_due(now.ms):
@@ -442,17 +444,11 @@ class TransactionCoordinator:
             for transaction in () if owned.is_loading else tuple(owned.transactions.values()):
                 yield owned, transaction
 
-    def _is_here(self, owned: Owned, transaction: TransactionMetadata) -> bool:
-        return (
-            self._partitions.get(owned.number) is owned
-            and owned.transactions.get(transaction.transactional_id) is transaction
-        )
-
-    def _expire(self, found: list[tuple[Owned, TransactionMetadata]]) -> None:
+    def _expire(self, found: Iterable[tuple[Owned, TransactionMetadata]]) -> None:
         """Write tombstones for transactional ids that were not used for long."""
         expired: dict[int, list[TransactionMetadata]] = {}
         for owned, transaction in found:
-            if self._is_here(owned, transaction):
+            if owned.has(transaction):
                 transaction.prepare_dead()
                 expired.setdefault(owned.number, []).append(transaction)
         for number, transactions in expired.items():
@@ -487,8 +483,8 @@ class TransactionCoordinator:
         """Serve the transactions that the partition's log holds, unless the
         partition was lost meanwhile.
 
-        What was decided under an earlier coordinator is completed: its markers are
-        written again, under our epoch.
+        What was decided under an earlier coordinator is completed: its markers are written again,
+        under our epoch. Here for the first of many transactions, by `tick` for the others.
         """
         self._now = now
         if not self.is_awaited(number, leader_epoch):
@@ -496,10 +492,15 @@ class TransactionCoordinator:
         owned = self._partitions[number]
         owned.is_loading = False
         owned.transactions = transactions
-        for transaction in transactions.values():
-            if transaction.state.is_prepared:
-                self._complete(owned, transaction)
+        self._deadlines.loaded(zip(repeat(owned), tuple(transactions.values()), strict=False), now.ms)
+        self._complete_decided()
         return self._take()
+
+    def _complete_decided(self) -> None:
+        """Complete some of what earlier coordinators have decided."""
+        for owned, transaction in self._deadlines.pop_decided(self._now.ms):
+            if owned.has(transaction):
+                self._complete(owned, transaction)
 
     def unload(self, number: int, leader_epoch: int | None) -> None:
         """Another broker leads the partition, in ``leader_epoch``, or it was deleted (None)."""

@@ -77,6 +77,11 @@ class Owned(LedPartition):
         """What markers carry: leaders refuse those of earlier coordinators."""
         return self.loading_epoch
 
+    def has(self, transaction: TransactionMetadata) -> bool:
+        """Whether this broker coordinates the transaction: not once it has lost the partition, or
+        forgotten the transactional id."""
+        return self.is_led and self.transactions.get(transaction.transactional_id) is transaction
+
 
 class AnswerProducer(NamedTuple):
     """Answer a request."""
@@ -91,6 +96,9 @@ class NewProducerId(NamedTuple):
     to: Any
     """Gets a `ProducerAnswer` if there is none."""
     decide: "Callable[[Now, int], list[TransactionEffect]]"
+
+
+_LARGE = 2_000
 
 
 class AppendTransactions:
@@ -115,6 +123,14 @@ class AppendTransactions:
         """How long to wait for the in-sync replicas."""
         self.done = done
         """What to decide once the outcome is known."""
+
+    @property
+    def is_large(self) -> bool:
+        """Whether encoding it takes more than some milliseconds: for its topics or partitions."""
+        return any(
+            value is not None and sum(map(len, value.partitions.values()), len(value.partitions)) > _LARGE
+            for _, value in self.records
+        )
 
 
 class Completion:

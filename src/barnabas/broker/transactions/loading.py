@@ -8,9 +8,11 @@ In Kafka: `TransactionStateManager.loadTransactionMetadata`.
 """
 
 from collections.abc import Iterator
+from functools import partial
 
 from barnabas.base.files import Buffer
-from barnabas.broker.coordinators.playback import CoordinatorPlayback
+from barnabas.base.tasks import Beside
+from barnabas.broker.coordinators.playback import BYTES_A_STEP, CoordinatorPlayback
 from barnabas.broker.transactions.records import decode_transaction_state
 from barnabas.broker.transactions.transaction import TransactionMetadata
 from barnabas.wire.kafka.errors import MalformedMessageError
@@ -48,8 +50,9 @@ class TransactionLoader(CoordinatorPlayback):
             else:
                 latest[key] = value
 
-    def steps(self) -> Iterator[None]:
-        """Make the transactions; yields every few milliseconds of work."""
+    def steps(self) -> Iterator[Beside | None]:
+        """Make the transactions; yields every few milliseconds of work, and the transactions with
+        thousands of partitions for a thread."""
         latest, self._latest = self._latest, {}
         weight = 0
         for key, value in latest.items():
@@ -57,10 +60,16 @@ class TransactionLoader(CoordinatorPlayback):
             if weight >= _RECORDS_A_STEP:
                 weight = 0
                 yield None
-            try:
-                record = decode_transaction_state(key, value)
-            except MalformedMessageError as error:
-                self.unreadable.append(f"transactional id in {key!r}: {error}")
-                continue
-            if record is not None and record.value is not None:
-                self.transactions[record.transactional_id] = TransactionMetadata(record.transactional_id, record.value)
+            if len(value) > BYTES_A_STEP:
+                yield Beside(partial(self._make, key, value))
+            else:
+                self._make(key, value)
+
+    def _make(self, key: bytes, value: bytes) -> None:
+        try:
+            record = decode_transaction_state(key, value)
+        except MalformedMessageError as error:
+            self.unreadable.append(f"transactional id in {key!r}: {error}")
+            return
+        if record is not None and record.value is not None:
+            self.transactions[record.transactional_id] = TransactionMetadata(record.transactional_id, record.value)

@@ -156,15 +156,21 @@ class MarkerQueues:
         """A request was not answered: its markers may have been written or not."""
         self._waiting += [marker for marker in markers if self._is_wanted(marker.completion)]
 
-    def answered(self, markers: Iterable[Marker], response: WriteTxnMarkersResponse) -> list[Completion]:
-        """Take a response; the transactions that need no more markers."""
+    def answered(self, markers: list[Marker], response: WriteTxnMarkersResponse) -> Task[list[Completion]]:
+        """Take a response; the transactions that need no more markers.
+
+        It takes from ``markers`` what it has settled."""
         outcomes: dict[tuple[int, str], dict[int, int]] = {}
         for result in response.markers:
             for topic in result.topics:
+                yield None
                 known = outcomes.setdefault((result.producer_id, topic.name), {})
                 known.update({each.partition_index: each.error_code for each in topic.partitions})
         done: dict[Completion, None] = {}
-        for marker in markers:
+        markers.reverse()
+        while markers:
+            yield None
+            marker = markers.pop()
             completion = marker.completion
             if not self._is_wanted(completion):
                 continue

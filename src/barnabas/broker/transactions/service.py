@@ -22,7 +22,8 @@ from typing import Any
 
 from barnabas.base.clock import CallLater, Clock, Now, Timer
 from barnabas.base.ids import NO_BROKER, TopicPartition
-from barnabas.base.tasks import Runner, Task
+from barnabas.base.task_futures import future_of
+from barnabas.base.tasks import Beside, Runner, Task
 from barnabas.broker.cluster.channels import ChannelError, Channels
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.configuration.broker_config import BrokerConfig
@@ -63,6 +64,7 @@ logger = logging.getLogger(__name__)
 _MARKER_RETRY_MS = 100
 _KEPT_LOADS = 99
 _GRACE_MS = 2_000
+_TICK_PAUSE_MS = 1_000
 _END_WAIT_MS = 100
 """How long a producer waits for its last transaction before it is refused."""
 _MOST_REQUESTS = 4
@@ -110,6 +112,10 @@ class TransactionService:
         self._markers_timeout_ms = config["request.timeout.ms"] + _GRACE_MS
         self._timer: Timer | None = None
         self._timer_ms = 0
+        self._not_before_ms = 0
+        """When to look at deadlines again after an error."""
+        self._encoding = self._runner.lane()
+        """Appends that wait for a large record to be encoded."""
         self._stored_partitions = 0
         self._marker_timer: Timer | None = None
         self._sending: Counter[int] = Counter()
@@ -253,12 +259,39 @@ class TransactionService:
         self._perform(wanted.decide(self._now(), producer_id))
 
     def _append(self, append: AppendTransactions) -> None:
-        topic_partition = TopicPartition(TRANSACTIONS_TOPIC, append.owned.number)
+        if append.is_large or self._encoding.is_busy:
+            self._encoding.start(self._append_in_turn(append))
+        else:
+            wall_ms = self._clock.wall_ms()
+            self._write(append, wall_ms, self._encoder(append, wall_ms))
+
+    def _append_in_turn(self, append: AppendTransactions) -> Task[None]:
+        """Encode a large record in a thread.
+
+        What is to be appended after it waits for its turn, so records keep their order."""
         wall_ms = self._clock.wall_ms()
+        encode = self._encoder(append, wall_ms)
+        if append.is_large:
+            made: list[bytearray] = []
+            large = encode
+            try:
+                yield Beside(lambda: made.append(large()))
+            except Exception:
+                logger.exception("A record of %r cannot be made", append.records[0][0])
+                self._appended(append, ErrorCode.UNKNOWN_SERVER_ERROR)
+                return
+            encode = partial(made.pop)
+        if append.owned.is_led:
+            self._write(append, wall_ms, encode)
+        else:  # it may have been loaded again meanwhile: this must not come behind what was read
+            self._appended(append, ErrorCode.NOT_COORDINATOR)
+
+    def _write(self, append: AppendTransactions, wall_ms: int, encode: Callable[[], bytearray]) -> None:
+        topic_partition = TopicPartition(TRANSACTIONS_TOPIC, append.owned.number)
         try:
             result = self._replicas.append(
                 topic_partition,
-                self._encode(append, wall_ms),
+                encode(),
                 acks=ALL_IN_SYNC,
                 now_ms=wall_ms,
                 origin=Origin.COORDINATOR,
@@ -280,17 +313,8 @@ class TransactionService:
         for transactional_id, _ in append.records:
             self._purgatory.check_and_complete(("transaction", transactional_id))
 
-    def _encode(self, append: AppendTransactions, wall_ms: int) -> bytearray:
-        is_flexible = self._transaction_version() > 0
-        return build_batch(
-            Record(
-                number,
-                wall_ms,
-                encode_transactional_id(transactional_id),
-                None if value is None else encode_transaction_state(value, is_flexible=is_flexible),
-            )
-            for number, (transactional_id, value) in enumerate(append.records)
-        )
+    def _encoder(self, append: AppendTransactions, wall_ms: int) -> Callable[[], bytearray]:
+        return partial(_encode, append, wall_ms, is_flexible=self._transaction_version() > 0)
 
     # Markers
 
@@ -332,9 +356,7 @@ class TransactionService:
                 response: WriteTxnMarkersResponse = await self._channels.send(
                     broker_id, request_of(taken), timeout_ms=self._markers_timeout_ms
                 )
-                written, taken = self.markers.answered(taken, response), []
-                for completion in written:
-                    self._perform(self.coordinator.markers_written(completion, self._now()))
+                await future_of(self._runner, self._settle(taken, response))
         except ChannelError as error:
             logger.info("Markers of transactions are sent again: %s", error)
         finally:
@@ -342,12 +364,18 @@ class TransactionService:
             self._sending[broker_id] -= 1
             self._send_markers()
 
+    def _settle(self, markers: list[Marker], response: WriteTxnMarkersResponse) -> Task[None]:
+        for completion in (yield from self.markers.answered(markers, response)):
+            self._perform(self.coordinator.markers_written(completion, self._now()))
+            yield None
+
     # Time
 
     def _set_timer(self) -> None:
         due_ms = self.coordinator.next_deadline_ms()
         if due_ms is None or not self.coordinator.is_active:
             return
+        due_ms = max(due_ms, self._not_before_ms)
         if self._timer is not None:
             if self._timer_ms <= due_ms:
                 return
@@ -357,7 +385,14 @@ class TransactionService:
 
     def _tick(self) -> None:
         self._timer = None
-        self._perform(self.coordinator.tick(self._now()))
+        try:
+            self._perform(self.coordinator.tick(self._now()))
+        except Exception:
+            # What has failed is skipped. The other deadlines must not be forgotten with it, and a
+            # tick that fails each time must not hold the loop.
+            logger.exception("Deadlines of transactions are looked at again in %d ms", _TICK_PAUSE_MS)
+            self._not_before_ms = self._clock.monotonic_ms() + _TICK_PAUSE_MS
+            self._set_timer()
 
     # Partitions coming and going
 
@@ -399,6 +434,18 @@ class TransactionService:
             )
 
         self._loader.load(partition, loader, serve)
+
+
+def _encode(append: AppendTransactions, wall_ms: int, *, is_flexible: bool) -> bytearray:
+    return build_batch(
+        Record(
+            number,
+            wall_ms,
+            encode_transactional_id(transactional_id),
+            None if value is None else encode_transaction_state(value, is_flexible=is_flexible),
+        )
+        for number, (transactional_id, value) in enumerate(append.records)
+    )
 
 
 def _answer(to: Callable[[Any], None], answer: Any) -> None:
