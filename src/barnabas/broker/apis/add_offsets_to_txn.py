@@ -5,7 +5,10 @@ transaction (KIP-98); TxnOffsetCommit follows, at the group's coordinator.
 
 - 2: PRODUCER_FENCED, INVALID_PRODUCER_EPOCH before.
 
-Errors: INVALID_REQUEST, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE,
+Needs WRITE on the transactional id and READ on the group.
+
+Errors: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED, INVALID_REQUEST,
+NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE,
 INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
 """
 
@@ -13,11 +16,13 @@ from typing import NamedTuple
 
 from barnabas.broker.apis.add_partitions_to_txn import FENCED_SINCE_VERSION, old_fencing_error
 from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.groups.service import GroupService
 from barnabas.broker.metadata.internal_topics import OFFSETS_TOPIC
 from barnabas.broker.requests.request import Request
 from barnabas.broker.transactions.effects import TransactionSender
 from barnabas.broker.transactions.service import TransactionService
+from barnabas.security.acls import AclOperation, ResourceType
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -28,11 +33,19 @@ class Parts(NamedTuple):
 
     groups: GroupService
     transactions: TransactionService
+    auth_helper: AuthHelper
 
 
 def handle(parts: Parts, request: Request) -> None:
     """Add the one partition."""
     message: AddOffsetsToTxnRequest = request.message
+    auth_helper = parts.auth_helper
+    if not auth_helper.authorize(request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, message.transactional_id):
+        request.fail(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return
+    if not auth_helper.authorize(request, AclOperation.READ, ResourceType.GROUP, message.group_id):
+        request.fail(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return
 
     def decided(error: ErrorCode) -> None:
         code = old_fencing_error(error, request.version, FENCED_SINCE_VERSION)
@@ -47,5 +60,9 @@ def handle(parts: Parts, request: Request) -> None:
 
 
 API = ApiHandler(
-    ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, handle, lambda services: Parts(services.groups, services.transactions)
+    ApiKey.ADD_OFFSETS_TO_TXN,
+    0,
+    4,
+    handle,
+    lambda services: Parts(services.groups, services.transactions, services.auth_helper),
 )

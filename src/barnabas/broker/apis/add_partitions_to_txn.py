@@ -9,25 +9,30 @@ OPERATION_NOT_ATTEMPTED.
   the transaction already (KIP-890).
 - 5: TRANSACTION_ABORTABLE for one that is not.
 
-Errors: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED (an internal topic, below version 4),
+Needs WRITE on the transactional id and on each topic below version 4; CLUSTER_ACTION from there on.
+
+Errors: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED,
+UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED (also: an internal topic, below version 4),
 OPERATION_NOT_ATTEMPTED, INVALID_REQUEST, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
 COORDINATOR_NOT_AVAILABLE, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS,
 TRANSACTION_ABORTABLE.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from barnabas.base.tasks import Runner, Task
+from barnabas.base.tasks import Runner, Task, list_of
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
+from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.metadata.internal_topics import INTERNAL_TOPICS
 from barnabas.broker.requests.request import Request
 from barnabas.broker.transactions.effects import TransactionSender
 from barnabas.broker.transactions.service import TransactionService
 from barnabas.broker.transactions.transaction import Partitions
+from barnabas.security.acls import AclOperation, ResourceType
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.add_partitions_to_txn import (
@@ -54,10 +59,22 @@ class Parts(NamedTuple):
     runner: Runner
     metadata: MetadataCache
     transactions: TransactionService
+    auth_helper: AuthHelper
 
 
 def handle(parts: Parts, request: Request) -> None:
     """Decide on each transaction for itself; answer when all are decided."""
+    auth_helper = parts.auth_helper
+    if request.version >= _BATCHED_SINCE_VERSION:
+        auth_helper.authorize_cluster_action(request)
+    elif not auth_helper.authorize(
+        request,
+        AclOperation.WRITE,
+        ResourceType.TRANSACTIONAL_ID,
+        request.message.v3_and_below_transactional_id,
+    ):
+        request.fail(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return
     serve(parts.runner, request, _add_all(parts, request))
 
 
@@ -74,7 +91,7 @@ def _add_all(parts: Parts, request: Request) -> Task[None]:
         _reply(request, [])
     for number, transaction in enumerate(transactions):
         yield None
-        yield from _add(parts, request.version, transaction, partial(done, number))
+        yield from _add(parts, request, transaction, partial(done, number))
 
 
 def _transactions(message: AddPartitionsToTxnRequest, version: int) -> list[AddPartitionsToTxnTransaction]:
@@ -98,15 +115,16 @@ def _reply(request: Request, results: list[AddPartitionsToTxnResult]) -> None:
         request.reply(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0].topic_results))
 
 
-def _add(parts: Parts, version: int, transaction: AddPartitionsToTxnTransaction, done: _Done) -> Task[None]:
+def _add(parts: Parts, request: Request, transaction: AddPartitionsToTxnTransaction, done: _Done) -> Task[None]:
+    version = request.version
     asked = yield from _partitions(transaction.topics)
     name = transaction.transactional_id
-    internal = INTERNAL_TOPICS & asked.keys() if version < _BATCHED_SINCE_VERSION else frozenset()
+    authorized = yield from _authorized(parts.auth_helper, request, asked)
     missing = yield from _missing(parts.metadata, asked)
-    if internal or missing:
+    if missing or len(authorized) < len(asked):
 
         def refused(topic: str, number: int) -> ErrorCode:
-            if topic in internal:
+            if topic not in authorized:
                 return ErrorCode.TOPIC_AUTHORIZATION_FAILED
             is_missing = number in missing.get(topic, frozenset())
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_missing else ErrorCode.OPERATION_NOT_ATTEMPTED
@@ -124,6 +142,14 @@ def _add(parts: Parts, version: int, transaction: AddPartitionsToTxnTransaction,
         parts.runner.start(_report(_result(name, asked, lambda *_: code), done))
 
     parts.transactions.add_partitions(sender, asked, decided, may_wait=version < _BATCHED_SINCE_VERSION)
+
+
+def _authorized(auth_helper: AuthHelper, request: Request, asked: Partitions) -> Task[Collection[str]]:
+    """The topics that the transaction may write to. Brokers ask for clients that had the right."""
+    if request.version >= _BATCHED_SINCE_VERSION:
+        return asked.keys()
+    names = yield from list_of(topic for topic in asked if topic not in INTERNAL_TOPICS)
+    return (yield from auth_helper.authorized(request, AclOperation.WRITE, ResourceType.TOPIC, names))
 
 
 def _report(making: Task[AddPartitionsToTxnResult], done: _Done) -> Task[None]:
@@ -200,6 +226,6 @@ API = ApiHandler(
     0,
     5,
     handle,
-    lambda services: Parts(services.runner, services.metadata, services.transactions),
+    lambda services: Parts(services.runner, services.metadata, services.transactions, services.auth_helper),
     fail,
 )

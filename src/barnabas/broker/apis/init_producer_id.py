@@ -8,7 +8,11 @@ open is aborted first.
 - 3: the id and epoch that the producer has, if it continues after an error (KIP-360).
 - 4: PRODUCER_FENCED, INVALID_PRODUCER_EPOCH before.
 
-Errors: INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE,
+Needs WRITE on the transactional id; without one, IDEMPOTENT_WRITE on the cluster or WRITE on any
+topic (KIP-679).
+
+Errors: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED, INVALID_REQUEST,
+INVALID_TRANSACTION_TIMEOUT, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE,
 COORDINATOR_LOAD_IN_PROGRESS (also: no block of ids can be had now), CONCURRENT_TRANSACTIONS,
 PRODUCER_FENCED, UNKNOWN_SERVER_ERROR (all ids are used up).
 """
@@ -18,12 +22,14 @@ from typing import NamedTuple
 from barnabas.broker.apis.add_partitions_to_txn import old_fencing_error
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import LaterAnswers, reply_once
+from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.requests.request import Request
 from barnabas.broker.transactions.effects import InitProducerId, ProducerAnswer
 from barnabas.broker.transactions.producer_ids import ProducerIds
 from barnabas.broker.transactions.service import TransactionService
 from barnabas.broker.transactions.transaction import ProducerIdAndEpoch
+from barnabas.security.acls import CLUSTER_NAME, AclOperation, ResourceType
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -38,11 +44,16 @@ class Parts(NamedTuple):
     later: LaterAnswers
     producer_ids: ProducerIds
     transactions: TransactionService
+    auth_helper: AuthHelper
 
 
 def handle(parts: Parts, request: Request) -> None:
     """Take an id of this broker's block, or ask the transaction coordinator."""
     message: InitProducerIdRequest = request.message
+    refusal = _refusal(parts.auth_helper, request, message.transactional_id)
+    if refusal is not None:
+        request.fail(refusal)
+        return
     has_id, has_epoch = message.producer_id != NO_PRODUCER_ID, message.producer_epoch != NO_PRODUCER_EPOCH
     if has_id != has_epoch:
         request.fail(ErrorCode.INVALID_REQUEST)
@@ -52,6 +63,18 @@ def handle(parts: Parts, request: Request) -> None:
         request.reply(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
     else:
         parts.later.answer_when_done(request, _after_refill(parts, request))
+
+
+def _refusal(auth_helper: AuthHelper, request: Request, transactional_id: str | None) -> ErrorCode | None:
+    """Why the client gets no id; None if it may have one."""
+    if transactional_id is not None:
+        if not auth_helper.authorize(request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    elif not auth_helper.authorize(
+        request, AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=False
+    ) and not auth_helper.authorize_by_resource_type(request, AclOperation.WRITE, ResourceType.TOPIC):
+        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return None
 
 
 def _init_transactional(transactions: TransactionService, request: Request, transactional_id: str) -> None:
@@ -86,6 +109,6 @@ API = ApiHandler(
     0,
     5,
     handle,
-    lambda services: Parts(services.later, services.producer_ids, services.transactions),
+    lambda services: Parts(services.later, services.producer_ids, services.transactions, services.auth_helper),
     fail,
 )

@@ -5,18 +5,22 @@ The transactional ids that this broker coordinates (KIP-664), by state and by pr
 - 1: transactions that began longer ago than a duration (KIP-994).
 - 2: ids that match a regular expression of RE2, as a whole (KIP-1152).
 
+Ids without DESCRIBE are left out.
+
 Errors: COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, INVALID_REGULAR_EXPRESSION.
 """
 
 from collections.abc import Callable
 from typing import NamedTuple
 
-from barnabas.base.tasks import Runner, Task
+from barnabas.base.tasks import Runner, Task, list_of
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
+from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.requests.request import Request
 from barnabas.broker.transactions.queries import list_transactions
 from barnabas.broker.transactions.service import TransactionService
+from barnabas.security.acls import AclOperation, ResourceType
 from barnabas.wire.kafka.api import ApiKey
 
 
@@ -26,6 +30,7 @@ class Parts(NamedTuple):
     runner: Runner
     wall_ms: Callable[[], int]
     transactions: TransactionService
+    auth_helper: AuthHelper
 
 
 def handle(parts: Parts, request: Request) -> None:
@@ -35,7 +40,16 @@ def handle(parts: Parts, request: Request) -> None:
 
 def _list(parts: Parts, request: Request) -> Task[None]:
     coordinator, wall_ms = parts.transactions.coordinator, parts.wall_ms()
-    request.reply((yield from list_transactions(coordinator, request.message, wall_ms)))
+    response = yield from list_transactions(coordinator, request.message, wall_ms)
+    if parts.auth_helper.is_enabled:
+        ids = yield from list_of(state.transactional_id for state in response.transaction_states)
+        shown = yield from parts.auth_helper.authorized(
+            request, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, ids
+        )
+        response.transaction_states = yield from list_of(
+            state for state in response.transaction_states if state.transactional_id in shown
+        )
+    request.reply(response)
 
 
 API = ApiHandler(
@@ -43,5 +57,5 @@ API = ApiHandler(
     0,
     2,
     handle,
-    lambda services: Parts(services.runner, services.clock.wall_ms, services.transactions),
+    lambda services: Parts(services.runner, services.clock.wall_ms, services.transactions, services.auth_helper),
 )

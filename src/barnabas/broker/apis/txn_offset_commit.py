@@ -12,28 +12,33 @@ partition is part of it (KIP-890).
 - 5: clients leave it to the broker to add the partition of the group to the transaction, where
   transaction.version is 2 (KIP-890).
 
-Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS (COORDINATOR_NOT_AVAILABLE before
-version 2, whose clients stop at it), NOT_COORDINATOR, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
-ILLEGAL_GENERATION, OFFSET_METADATA_TOO_LARGE, UNKNOWN_TOPIC_OR_PARTITION, INVALID_GROUP_ID,
-INVALID_TXN_STATE, TRANSACTION_ABORTABLE, INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING,
-CONCURRENT_TRANSACTIONS.
+Needs WRITE on the transactional id, READ on the group, and READ on each topic.
+
+Errors: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED,
+TOPIC_AUTHORIZATION_FAILED, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS
+(COORDINATOR_NOT_AVAILABLE before version 2, whose clients stop at it), NOT_COORDINATOR,
+UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, OFFSET_METADATA_TOO_LARGE,
+UNKNOWN_TOPIC_OR_PARTITION, INVALID_GROUP_ID, INVALID_TXN_STATE, TRANSACTION_ABORTABLE,
+INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable
 from typing import NamedTuple
 
 from barnabas.base.ids import ZERO_UUID
-from barnabas.base.tasks import Runner, Task
+from barnabas.base.tasks import Runner, Task, list_of
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.first_updates import FirstUpdates
 from barnabas.broker.apis.later import serve
-from barnabas.broker.apis.offset_commit import set_codes, topic_offsets
-from barnabas.broker.groups.commits import CommitSender, OffsetCommit, TopicOffsets
+from barnabas.broker.apis.offset_commit import topic_offsets
+from barnabas.broker.authorizer.auth_helper import AuthHelper
+from barnabas.broker.groups.commits import CommitSender, OffsetCommit
 from barnabas.broker.groups.service import GroupService
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.replication.produce_append import AppendTask, perform_wait
 from barnabas.broker.replication.transaction_verification import TransactionalProducer
 from barnabas.broker.requests.request import Request
+from barnabas.security.acls import AclOperation, ResourceType
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.txn_offset_commit import (
@@ -55,13 +60,21 @@ class Parts(NamedTuple):
     first_updates: FirstUpdates
     metadata: MetadataCache
     groups: GroupService
+    auth_helper: AuthHelper
 
 
 def handle(parts: Parts, request: Request) -> None:
     """Answer when the offsets are stored. As for OffsetCommit, a broker that has just started waits
     until the controller has named their topics.
     """
-    names = [topic.name for topic in request.message.topics] if parts.metadata.is_loading else []
+    message, auth_helper = request.message, parts.auth_helper
+    if not auth_helper.authorize(request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, message.transactional_id):
+        request.fail(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return
+    if not auth_helper.authorize(request, AclOperation.READ, ResourceType.GROUP, message.group_id):
+        request.fail(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return
+    names = [topic.name for topic in message.topics] if parts.metadata.is_loading else []
     parts.first_updates.when_topics_known(
         request, names, lambda: serve(parts.runner, request, _commit(parts, request), perform_wait)
     )
@@ -69,14 +82,17 @@ def handle(parts: Parts, request: Request) -> None:
 
 def _commit(parts: Parts, request: Request) -> AppendTask[None]:
     message: TxnOffsetCommitRequest = request.message
-    commit = yield from _read(message)
-    response = yield from _response_to(commit.topics)
+    named = yield from list_of(topic.name for topic in message.topics)
+    authorized = yield from parts.auth_helper.authorized(request, AclOperation.READ, ResourceType.TOPIC, named)
+    commit = yield from _read(message, authorized)
+    response, committed = yield from _response_to(message, authorized)
 
     def reply(commit: OffsetCommit) -> None:
         codes: Iterable[ErrorCode] = commit.codes
         if request.version < _LOADING_SINCE_VERSION:
             codes = map(_before_loading, codes)
-        set_codes(response, codes)
+        for answer, code in zip(committed, codes, strict=True):
+            answer.error_code = code
         request.reply(response)
 
     producer = TransactionalProducer(
@@ -93,25 +109,36 @@ def _before_loading(code: ErrorCode) -> ErrorCode:
     return ErrorCode.COORDINATOR_NOT_AVAILABLE if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else code
 
 
-def _read(message: TxnOffsetCommitRequest) -> Task[OffsetCommit]:
+def _read(message: TxnOffsetCommitRequest, authorized: Container[str]) -> Task[OffsetCommit]:
+    """What is committed: the offsets in topics that the client may read."""
     topics = []
     for topic in message.topics:
         yield None  # it may be named without partitions
-        topics.append((yield from topic_offsets(topic.name, ZERO_UUID, topic.partitions)))
+        if topic.name in authorized:
+            topics.append((yield from topic_offsets(topic.name, ZERO_UUID, topic.partitions)))
     sender = CommitSender(message.group_id, message.generation_id, message.member_id, message.group_instance_id)
     return OffsetCommit(sender, topics)
 
 
-def _response_to(topics: Sequence[TopicOffsets]) -> Task[TxnOffsetCommitResponse]:
+def _response_to(
+    message: TxnOffsetCommitRequest, authorized: Container[str]
+) -> Task[tuple[TxnOffsetCommitResponse, list[TxnOffsetCommitResponsePartition]]]:
+    """The response, and its answers for what is committed, which have no error yet."""
     response = TxnOffsetCommitResponse(topics=[])
-    for topic in topics:
+    committed: list[TxnOffsetCommitResponsePartition] = []
+    for topic in message.topics:
         yield None
         answers = []
-        for index in topic.partitions:
+        error = ErrorCode.NONE if topic.name in authorized else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        for partition in topic.partitions:
             yield None
-            answers.append(TxnOffsetCommitResponsePartition(partition_index=index))
+            answers.append(
+                TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
+            )
+        if error is ErrorCode.NONE:
+            committed += answers
         response.topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=answers))
-    return response
+    return response, committed
 
 
 def fail(message: TxnOffsetCommitRequest, version: int, code: ErrorCode) -> TxnOffsetCommitResponse:
@@ -137,6 +164,8 @@ API = ApiHandler(
     0,
     5,
     handle,
-    lambda services: Parts(services.runner, services.first_updates, services.metadata, services.groups),
+    lambda services: Parts(
+        services.runner, services.first_updates, services.metadata, services.groups, services.auth_helper
+    ),
     fail,
 )
