@@ -2,7 +2,10 @@
 
 Replaces all dynamic configuration of a topic or broker. Any broker serves topics.
 
-Errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, INVALID_REQUEST, REQUEST_TIMED_OUT.
+Needs ALTER_CONFIGS on each topic, and on the cluster for brokers.
+
+Errors: TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION,
+INVALID_CONFIG, INVALID_REQUEST, REQUEST_TIMED_OUT.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,10 +16,12 @@ from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.first_updates import FirstUpdates
 from barnabas.broker.apis.later import LaterAnswers, keeper_failure, reply_once
 from barnabas.broker.apis.request_sizes import LIMIT_OF_ALL
+from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.configuration.config_admin import TOPIC, ConfigAdmin, ResourceChange
 from barnabas.broker.configuration.operations import SET
 from barnabas.broker.requests.request import Request
+from barnabas.security.acls import CLUSTER_NAME, AclOperation, ResourceType
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -38,6 +43,7 @@ class Parts(NamedTuple):
     later: LaterAnswers
     first_updates: FirstUpdates
     config_admin: ConfigAdmin
+    auth_helper: AuthHelper
 
 
 def _handle(parts: Parts, request: Request) -> None:
@@ -49,20 +55,27 @@ def _alter(parts: Parts, request: Request, message: AlterConfigsRequest) -> Step
         operations = yield from list_of((config.name, SET, config.value) for config in resource.configs)
         return ResourceChange(resource.resource_type, resource.resource_name, operations, replaces_all=True)
 
-    failures = yield from alter_resources(parts, message, change)
+    failures = yield from alter_resources(parts, request, change)
     results = yield from list_of(resource_results(AlterConfigsResourceResponse, message.resources, failures))
     reply_once(request, AlterConfigsResponse(responses=results))
 
 
 def alter_resources(
-    parts: Parts, message: Any, change: Callable[[Any], Steps[ResourceChange]]
+    parts: Parts, request: Request, change: Callable[[Any], Steps[ResourceChange]]
 ) -> Steps[list[KafkaError | KeeperError | None]]:
     """Alter what a request of either API names; what went wrong with each resource, in order."""
+    message, authorize = request.message, parts.auth_helper.authorize
     changes = []
     for resource in message.resources:
         yield None
         changes.append((yield from change(resource)))
-    return (yield from parts.config_admin.alter(changes, validate_only=message.validate_only))
+
+    def is_authorized(resource_type: int, name: str) -> bool:
+        if resource_type == TOPIC:
+            return authorize(request, AclOperation.ALTER_CONFIGS, ResourceType.TOPIC, name)
+        return authorize(request, AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    return (yield from parts.config_admin.alter(changes, is_authorized, validate_only=message.validate_only))
 
 
 def when_resources_known(parts: Parts, request: Request, steps: Steps[None]) -> None:
@@ -101,7 +114,7 @@ API = ApiHandler(
     0,
     2,
     _handle,
-    lambda services: Parts(services.later, services.first_updates, services.config_admin),
+    lambda services: Parts(services.later, services.first_updates, services.config_admin, services.auth_helper),
     _fail,
     max_request_bytes=LIMIT_OF_ALL,
 )

@@ -4,8 +4,11 @@ Has replicas of this broker moved to other log dirs, or made there (KIP-113). NO
 move has begun, or that the replica is there already; DescribeLogDirs shows its progress. The dir
 requested last counts: a request for the one that the replica is in cancels its move.
 
-Errors: REPLICA_NOT_AVAILABLE (there is no replica here yet; it will be made in that dir),
-LOG_DIR_NOT_FOUND, INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
+Needs ALTER on the cluster.
+
+Errors: CLUSTER_AUTHORIZATION_FAILED, REPLICA_NOT_AVAILABLE (there is no replica here yet; it will
+be made in that dir), LOG_DIR_NOT_FOUND, INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION,
+KAFKA_STORAGE_ERROR.
 """
 
 import logging
@@ -16,8 +19,10 @@ from barnabas.base.ids import TopicPartition
 from barnabas.base.tasks import Runner, Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
+from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.requests.request import Request
 from barnabas.broker.storage.service import StorageService
+from barnabas.security.acls import AclOperation
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.alter_replica_log_dirs import (
@@ -35,10 +40,12 @@ class Parts(NamedTuple):
 
     runner: Runner
     storage: StorageService
+    auth_helper: AuthHelper
 
 
 def handle(parts: Parts, request: Request) -> None:
     """Begin, redirect or cancel each move."""
+    parts.auth_helper.authorize_cluster_operation(request, AclOperation.ALTER)
     serve(parts.runner, request, _alter_all(parts, request))
 
 
@@ -98,5 +105,10 @@ def fail(message: AlterReplicaLogDirsRequest, _: int, code: ErrorCode) -> AlterR
 
 
 API = ApiHandler(
-    ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2, handle, lambda services: Parts(services.runner, services.storage), fail
+    ApiKey.ALTER_REPLICA_LOG_DIRS,
+    1,
+    2,
+    handle,
+    lambda services: Parts(services.runner, services.storage, services.auth_helper),
+    fail,
 )

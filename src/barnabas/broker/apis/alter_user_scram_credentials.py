@@ -7,8 +7,10 @@ Each user has one result, whatever the number of its entries: an error in one en
 result of the user, and nothing is changed. The results of users with errors come first, in the
 order of Apache's broker.
 
-Errors: UNACCEPTABLE_CREDENTIAL, UNSUPPORTED_SASL_MECHANISM, RESOURCE_NOT_FOUND, DUPLICATE_RESOURCE,
-NOT_CONTROLLER, REQUEST_TIMED_OUT.
+Needs ALTER on the cluster.
+
+Errors: CLUSTER_AUTHORIZATION_FAILED, UNACCEPTABLE_CREDENTIAL, UNSUPPORTED_SASL_MECHANISM,
+RESOURCE_NOT_FOUND, DUPLICATE_RESOURCE, NOT_CONTROLLER, REQUEST_TIMED_OUT.
 """
 
 from collections.abc import Iterator
@@ -17,10 +19,12 @@ from typing import NamedTuple
 from barnabas.base.tasks import list_of
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import AtController, LaterAnswers, keeper_failure, reply_once
+from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.configuration.repository import ConfigRepository
 from barnabas.broker.configuration.scram_credentials import ScramChange, check_changes
 from barnabas.broker.requests.request import Request
+from barnabas.security.acls import AclOperation
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -48,10 +52,16 @@ class Parts(NamedTuple):
     later: LaterAnswers
     at_controller: AtController
     config_repository: ConfigRepository
+    auth_helper: AuthHelper
 
 
 def _handle(parts: Parts, request: Request) -> None:
-    parts.at_controller.do(request, lambda: parts.later.answer(request, _alter(parts, request)))
+    parts.at_controller.do(request, lambda: _begin(parts, request))
+
+
+def _begin(parts: Parts, request: Request) -> None:
+    parts.auth_helper.authorize_cluster_operation(request, AclOperation.ALTER)
+    parts.later.answer(request, _alter(parts, request))
 
 
 def _changes(message: AlterUserScramCredentialsRequest) -> Iterator[ScramChange]:
@@ -94,7 +104,7 @@ def _result(user: str, error: KafkaError | None) -> AlterUserScramCredentialsRes
 def _fail(
     message: AlterUserScramCredentialsRequest, _version: int, code: ErrorCode
 ) -> AlterUserScramCredentialsResponse:
-    users = dict.fromkeys(change.user for change in _changes(message))
+    users = sorted({change.user for change in _changes(message)})
     return AlterUserScramCredentialsResponse(results=[_result(user, KafkaError(code)) for user in users])
 
 
@@ -103,6 +113,6 @@ API = ApiHandler(
     0,
     0,
     _handle,
-    lambda services: Parts(services.later, services.at_controller, services.config_repository),
+    lambda services: Parts(services.later, services.at_controller, services.config_repository, services.auth_helper),
     _fail,
 )

@@ -3,19 +3,25 @@
 More partitions for topics, each on its own (KIP-195); answered when they have leaders or
 at the request's timeout.
 
-Errors: NOT_CONTROLLER, UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS (also: more than 100,000 new
-replicas of a topic, or a znode that would be too large), INVALID_REPLICA_ASSIGNMENT,
-REASSIGNMENT_IN_PROGRESS, INVALID_REQUEST (a topic named twice), REQUEST_TIMED_OUT.
+Needs ALTER on each topic.
+
+Errors: NOT_CONTROLLER, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS
+(also: more than 100,000 new replicas of a topic, or a znode that would be too large),
+INVALID_REPLICA_ASSIGNMENT, REASSIGNMENT_IN_PROGRESS, INVALID_REQUEST (a topic named twice),
+REQUEST_TIMED_OUT.
 """
 
 from collections import Counter
 from typing import NamedTuple
 
+from barnabas.base.tasks import list_of
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import AtController, keeper_failure, reply_once
+from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.requests.request import Request
 from barnabas.broker.topics.topics import Topics
+from barnabas.security.acls import AclOperation, ResourceType
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -33,6 +39,7 @@ class Parts(NamedTuple):
 
     at_controller: AtController
     topics: Topics
+    auth_helper: AuthHelper
 
 
 def _handle(parts: Parts, request: Request) -> None:
@@ -46,12 +53,16 @@ def _grow(parts: Parts, request: Request, message: CreatePartitionsRequest) -> S
     for topic in message.topics:
         yield None
         asked[topic.name] += 1
+    once = yield from list_of(name for name, times in asked.items() if times == 1)
+    authorized = yield from parts.auth_helper.authorized(request, AclOperation.ALTER, ResourceType.TOPIC, once)
     for topic in message.topics:
         yield None
         result = results[topic.name] = CreatePartitionsTopicResult(name=topic.name)
         try:
             if asked[topic.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
+            if topic.name not in authorized:
+                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "The topic authorization is failed.")
             assignments = None if topic.assignments is None else [entry.broker_ids for entry in topic.assignments]
             counts[topic.name] = yield from parts.topics.grow(
                 topic.name, topic.count, assignments, validate_only=message.validate_only
@@ -82,5 +93,10 @@ def _fail(message: CreatePartitionsRequest, _version: int, code: ErrorCode) -> C
 
 
 API = ApiHandler(
-    ApiKey.CREATE_PARTITIONS, 0, 3, _handle, lambda services: Parts(services.at_controller, services.topics), _fail
+    ApiKey.CREATE_PARTITIONS,
+    0,
+    3,
+    _handle,
+    lambda services: Parts(services.at_controller, services.topics, services.auth_helper),
+    _fail,
 )

@@ -6,25 +6,30 @@ The controller writes the topics, and answers when they have leaders or at the r
 - 5: the new topic's settings in the response (KIP-525).
 - 7: the topic id (KIP-516).
 
-Errors: NOT_CONTROLLER, TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS (also:
-more than 100,000 replicas in all, or a znode that would be too large), INVALID_REPLICATION_FACTOR,
-INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST (a topic named twice), POLICY_VIOLATION
-(more than 10,000 topics), REQUEST_TIMED_OUT.
+Needs CREATE on the cluster, or on each topic. A client without DESCRIBE_CONFIGS on a topic is not
+told its settings, partitions and id, but TOPIC_AUTHORIZATION_FAILED as the error of its settings.
+
+Errors: NOT_CONTROLLER, TOPIC_AUTHORIZATION_FAILED, TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION,
+INVALID_PARTITIONS (also: more than 100,000 replicas in all, or a znode that would be too large),
+INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST (a topic
+named twice), POLICY_VIOLATION (more than 10,000 topics), REQUEST_TIMED_OUT.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from barnabas.base.tasks import Runner, Task
+from barnabas.base.tasks import Runner, Task, list_of
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import AtController, LaterAnswers, reply_once, serve
 from barnabas.broker.apis.request_sizes import LIMIT_OF_ALL
+from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.configuration.config_helper import ConfigHelper
 from barnabas.broker.controller.service import Controller
 from barnabas.broker.requests.request import Request
 from barnabas.broker.topics.planning import MAX_REPLICAS_A_REQUEST, MAX_TOPICS_A_REQUEST, CreationPlan
 from barnabas.broker.topics.topics import Topics
+from barnabas.security.acls import CLUSTER_NAME, AclOperation, ResourceType
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.create_topics import (
@@ -49,6 +54,7 @@ class Parts(NamedTuple):
     config_helper: ConfigHelper
     topics: Topics
     controller: Controller
+    auth_helper: AuthHelper
 
 
 def _handle(parts: Parts, request: Request) -> None:
@@ -73,29 +79,26 @@ def _plan(parts: Parts, request: Request) -> Task[None]:
     for topic in message.topics:
         yield None
         names[topic.name] = names.get(topic.name, 0) + 1
+    may_create, may_describe = yield from _authorized(parts.auth_helper, request, names)
     results: dict[str, CreatableTopicResult] = {}
     plans: list[CreationPlan] = []
     existing = parts.topics.existing()
     replicas_left = MAX_REPLICAS_A_REQUEST
     for topic in message.topics:
         yield None
-        results[topic.name] = CreatableTopicResult(name=topic.name, error_message=None)
+        result = results[topic.name] = CreatableTopicResult(name=topic.name, error_message=None)
+        if topic.name not in may_describe and topic.name != _METADATA_TOPIC:
+            result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        refusal = _refusal(message, topic.name, times=names[topic.name], is_authorized=topic.name in may_create)
+        if refusal is not None:
+            result.error_code, result.error_message = refusal.code, refusal.message
+            continue
         try:
-            if len(message.topics) > MAX_TOPICS_A_REQUEST:
-                raise KafkaError(
-                    ErrorCode.POLICY_VIOLATION, f"The request names more than {MAX_TOPICS_A_REQUEST} topics: split it."
-                )
-            if topic.name == _METADATA_TOPIC:
-                raise KafkaError(
-                    ErrorCode.INVALID_REQUEST, f"Creation of internal topic {_METADATA_TOPIC} is prohibited."
-                )
-            if names[topic.name] > 1:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")
             plan = yield from parts.topics.plan(topic, existing, replicas_left)
             replicas_left -= sum(map(len, plan.assignment.values()))
             plans.append(plan)
         except KafkaError as error:
-            _refuse(results[topic.name], error)
+            _failed(result, error)
     if message.validate_only or not plans:
         _describe(parts, plans, results, request.version)
         topics = []
@@ -107,17 +110,45 @@ def _plan(parts: Parts, request: Request) -> Task[None]:
     parts.later.answer(request, _create(parts, request, plans, results), message.timeout_ms)
 
 
+def _refusal(message: CreateTopicsRequest, name: str, *, times: int, is_authorized: bool) -> KafkaError | None:
+    """Why a topic is not even planned."""
+    if len(message.topics) > MAX_TOPICS_A_REQUEST:
+        text = f"The request names more than {MAX_TOPICS_A_REQUEST} topics: split it."
+        return KafkaError(ErrorCode.POLICY_VIOLATION, text)
+    if name == _METADATA_TOPIC:
+        return KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {_METADATA_TOPIC} is prohibited.")
+    if times > 1:
+        return KafkaError(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")
+    if not is_authorized:
+        return KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+    return None
+
+
+def _authorized(
+    auth_helper: AuthHelper, request: Request, named: Iterable[str]
+) -> Task[tuple[Collection[str], Collection[str]]]:
+    """The topics that the client may create, and those whose configuration it may see."""
+    names = yield from list_of(name for name in named if name != _METADATA_TOPIC)
+    may_create: Collection[str] = frozenset(names)
+    if not auth_helper.authorize(request, AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=False):
+        may_create = yield from auth_helper.authorized(request, AclOperation.CREATE, ResourceType.TOPIC, names)
+    may_describe = yield from auth_helper.authorized(
+        request, AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, names, log_if_denied=False
+    )
+    return may_create, may_describe
+
+
 def _create(
     parts: Parts, request: Request, plans: list[CreationPlan], results: dict[str, CreatableTopicResult]
 ) -> Steps[None]:
     failed = yield from parts.topics.create(plans)
     for name, error in failed.items():
-        _refuse(results[name], error)
+        _failed(results[name], error)
     created = {plan.name: plan for plan in plans if results[plan.name].error_code == ErrorCode.NONE}
 
     def done(missing: set[str]) -> None:
         for name in missing:
-            _refuse(results[name], KafkaError(ErrorCode.REQUEST_TIMED_OUT))
+            _failed(results[name], KafkaError(ErrorCode.REQUEST_TIMED_OUT))
         _describe(parts, [plan for name, plan in created.items() if name not in missing], results, request.version)
         reply_once(request, CreateTopicsResponse(topics=[results[topic.name] for topic in request.message.topics]))
 
@@ -129,9 +160,10 @@ def _create(
         request.waiter = parts.topics.when_led(counts, done, timeout_ms)
 
 
-def _refuse(result: CreatableTopicResult, error: KafkaError) -> None:
-    result.error_code = error.code
-    result.error_message = error.message
+def _failed(result: CreatableTopicResult, error: KafkaError) -> None:
+    """A topic that the client may create is not created: there is nothing to describe."""
+    result.error_code, result.error_message = error.code, error.message
+    result.topic_config_error_code = ErrorCode.NONE
 
 
 def _describe(
@@ -143,6 +175,8 @@ def _describe(
     described: dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]] = {}
     for plan in plans:
         result = results[plan.name]
+        if result.topic_config_error_code != ErrorCode.NONE:
+            continue
         result.topic_id = plan.topic_id
         if version < _CONFIGS_FROM_VERSION:
             continue
@@ -190,6 +224,7 @@ API = ApiHandler(
         services.config_helper,
         services.topics,
         services.controller,
+        services.auth_helper,
     ),
     _fail,
     max_request_bytes=LIMIT_OF_ALL,

@@ -6,21 +6,27 @@ request's timeout.
 - 3: TOPIC_DELETION_DISABLED instead of INVALID_REQUEST.
 - 6: topics named by id (KIP-516).
 
-Errors: NOT_CONTROLLER, TOPIC_DELETION_DISABLED, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID,
-INVALID_REQUEST, REQUEST_TIMED_OUT.
+Needs DELETE on each topic. The name of a topic that is given by its id is returned to clients with
+DESCRIBE on it.
+
+Errors: NOT_CONTROLLER, TOPIC_DELETION_DISABLED, TOPIC_AUTHORIZATION_FAILED,
+UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_REQUEST, REQUEST_TIMED_OUT.
 """
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from barnabas.base.ids import ZERO_UUID
+from barnabas.base.tasks import list_of
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import AtController, LaterAnswers, reply_once
+from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.requests.request import Request
 from barnabas.broker.topics.topics import Topics
+from barnabas.security.acls import AclOperation, ResourceType
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.delete_topics import (
@@ -44,6 +50,7 @@ class Parts(NamedTuple):
     at_controller: AtController
     metadata: MetadataCache
     topics: Topics
+    auth_helper: AuthHelper
 
 
 def _asked(message: DeleteTopicsRequest, version: int) -> Iterable[DeleteTopicState]:
@@ -66,7 +73,6 @@ def _begin(parts: Parts, request: Request) -> None:
 
 def _delete(parts: Parts, request: Request) -> Steps[None]:
     results: list[DeletableTopicResult] = []
-    to_delete: dict[str, DeletableTopicResult] = {}
     for topic in _asked(request.message, request.version):
         name = topic.name
         yield None
@@ -74,15 +80,8 @@ def _delete(parts: Parts, request: Request) -> Steps[None]:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
         if topic.topic_id != ZERO_UUID:
             name = parts.metadata.topic_name(topic.topic_id)
-        result = DeletableTopicResult(name=name, topic_id=topic.topic_id)
-        results.append(result)
-        if name is None:
-            unknown_id = topic.topic_id != ZERO_UUID
-            result.error_code = ErrorCode.UNKNOWN_TOPIC_ID if unknown_id else ErrorCode.INVALID_REQUEST
-        elif name in to_delete:
-            result.error_code = ErrorCode.INVALID_REQUEST
-        else:
-            to_delete[name] = result
+        results.append(DeletableTopicResult(name=name, topic_id=topic.topic_id))
+    to_delete = yield from _authorized(parts.auth_helper, request, results)
     failed: dict[str, KafkaError] = {}
     if to_delete:
         failed = yield from parts.topics.delete(list(to_delete))
@@ -107,6 +106,34 @@ def _delete(parts: Parts, request: Request) -> Steps[None]:
         request.waiter = parts.topics.when_deleted(ordered, done, timeout_ms)
 
 
+def _authorized(
+    auth_helper: AuthHelper, request: Request, results: list[DeletableTopicResult]
+) -> Steps[dict[str, DeletableTopicResult]]:
+    """The results of the topics that the client may delete, by name; the others have their error.
+
+    The error of a topic without rights does not depend on the other topics of the request: that it
+    is named twice, once by id, would report the name of the id."""
+    names = yield from list_of(result.name for result in results if result.name is not None)
+    described = yield from auth_helper.authorized(request, AclOperation.DESCRIBE, ResourceType.TOPIC, names)
+    deleted = yield from auth_helper.authorized(request, AclOperation.DELETE, ResourceType.TOPIC, names)
+    to_delete: dict[str, DeletableTopicResult] = {}
+    for result in results:
+        yield None
+        name, has_id = result.name, result.topic_id != ZERO_UUID
+        if name is None:
+            result.error_code = ErrorCode.UNKNOWN_TOPIC_ID if has_id else ErrorCode.INVALID_REQUEST
+        elif has_id and name not in described:
+            result.name = None
+            result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif name not in deleted:
+            result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif name in to_delete:
+            result.error_code = ErrorCode.INVALID_REQUEST
+        else:
+            to_delete[name] = result
+    return to_delete
+
+
 def _fail(message: DeleteTopicsRequest, version: int, code: ErrorCode) -> DeleteTopicsResponse:
     return DeleteTopicsResponse(
         responses=[
@@ -121,6 +148,13 @@ API = ApiHandler(
     1,
     6,
     _handle,
-    lambda services: Parts(services.config, services.later, services.at_controller, services.metadata, services.topics),
+    lambda services: Parts(
+        services.config,
+        services.later,
+        services.at_controller,
+        services.metadata,
+        services.topics,
+        services.auth_helper,
+    ),
     _fail,
 )

@@ -4,6 +4,9 @@ Cluster id, controller and live brokers (KIP-700).
 
 - 1: brokers or controllers (KIP-919); a broker answers for brokers.
 
+Every client may ask. What it may do on the cluster (KIP-430) is reported to those with DESCRIBE on
+it; others get 0.
+
 Errors: MISMATCHED_ENDPOINT_TYPE, UNSUPPORTED_ENDPOINT_TYPE.
 """
 
@@ -11,9 +14,10 @@ from typing import NamedTuple
 
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.first_updates import FirstUpdates
-from barnabas.broker.apis.metadata import CLUSTER_OPERATIONS
+from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.requests.request import Request
+from barnabas.security.acls import CLUSTER_NAME, AclOperation, ResourceType
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.describe_cluster import (
@@ -32,6 +36,7 @@ class Parts(NamedTuple):
 
     first_updates: FirstUpdates
     metadata: MetadataCache
+    auth_helper: AuthHelper
 
 
 def _handle(parts: Parts, request: Request) -> None:
@@ -63,10 +68,20 @@ def _describe(parts: Parts, request: Request) -> None:
         ],
     )
     if request.message.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = _authorized_operations(parts.auth_helper, request)
     request.reply(response)
 
 
+def _authorized_operations(auth_helper: AuthHelper, request: Request) -> int:
+    if not auth_helper.authorize(request, AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return 0
+    return auth_helper.authorized_operations(request, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
 API = ApiHandler(
-    ApiKey.DESCRIBE_CLUSTER, 0, 1, _handle, lambda services: Parts(services.first_updates, services.metadata)
+    ApiKey.DESCRIBE_CLUSTER,
+    0,
+    1,
+    _handle,
+    lambda services: Parts(services.first_updates, services.metadata, services.auth_helper),
 )

@@ -6,14 +6,21 @@ Values of topics, brokers and loggers (KIP-412), and where each comes from (KIP-
 - 1: synonyms.
 - 3: types and documentation (KIP-569).
 
-Errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST.
+Needs DESCRIBE_CONFIGS on each topic and group, and on the cluster for brokers and their loggers.
+Refused resources come last in the response.
+
+Errors: TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED,
+UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST.
 """
 
+from collections.abc import Collection
 from typing import NamedTuple
 
+from barnabas.base.tasks import list_of
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.first_updates import FirstUpdates
 from barnabas.broker.apis.later import LaterAnswers, reply_once
+from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.configuration.config_admin import BROKER, BROKER_LOGGER, CLIENT_METRICS, TOPIC, broker_of
 from barnabas.broker.configuration.config_helper import ConfigHelper
@@ -22,6 +29,7 @@ from barnabas.broker.configuration.repository import ConfigRepository
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.requests.request import Request
 from barnabas.broker.topics.planning import validate_topic_name
+from barnabas.security.acls import CLUSTER_NAME, AclOperation, ResourceType
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.describe_configs import (
@@ -33,6 +41,7 @@ from barnabas.wire.kafka.messages.describe_configs import (
 
 __all__ = ["API"]
 
+_GROUP = 32  # a type of resources that has no settings here
 _NAMES_A_READ = 32
 """Topics whose znodes are read in one round trip."""
 
@@ -47,6 +56,7 @@ class Parts(NamedTuple):
     configs: DynamicConfig
     config_repository: ConfigRepository
     config_helper: ConfigHelper
+    auth_helper: AuthHelper
 
 
 def _handle(parts: Parts, request: Request) -> None:
@@ -62,6 +72,10 @@ def _work(parts: Parts, request: Request) -> Steps[None]:
     for resource in message.resources:
         yield None
         resources[resource.resource_type, resource.resource_name] = resource
+    refused = yield from _refused(parts.auth_helper, request, resources)
+    for result in refused:
+        yield None
+        del resources[result.resource_type, result.resource_name]
     # Another broker may have changed a topic a moment ago: the znodes know, as they
     # do for Apache's brokers.
     names = []
@@ -75,7 +89,40 @@ def _work(parts: Parts, request: Request) -> Steps[None]:
     for resource in resources.values():
         results.append(_describe(parts, resource, message))
         yield None
-    reply_once(request, DescribeConfigsResponse(results=results))
+    reply_once(request, DescribeConfigsResponse(results=results + refused))
+
+
+def _refused(
+    auth_helper: AuthHelper, request: Request, resources: Collection[tuple[int, str]]
+) -> Steps[list[DescribeConfigsResult]]:
+    """The results of resources whose configuration the client may not see."""
+    refused: list[DescribeConfigsResult] = []
+    if not auth_helper.is_enabled:
+        return refused
+    topics = yield from list_of(name for kind, name in resources if kind == TOPIC)
+    operation = AclOperation.DESCRIBE_CONFIGS
+    authorized = yield from auth_helper.authorized(request, operation, ResourceType.TOPIC, topics)
+    may_see_brokers: bool | None = None
+    for kind, name in resources:
+        yield None
+        if kind == TOPIC:
+            is_refused, error = name not in authorized, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif kind == _GROUP:
+            is_refused = not auth_helper.authorize(request, operation, ResourceType.GROUP, name)
+            error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        elif kind in (BROKER, BROKER_LOGGER, CLIENT_METRICS):
+            if may_see_brokers is None:
+                may_see_brokers = auth_helper.authorize(request, operation, ResourceType.CLUSTER, CLUSTER_NAME)
+            is_refused, error = not may_see_brokers, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        else:
+            continue  # there is nothing to see
+        if is_refused:
+            refused.append(
+                DescribeConfigsResult(
+                    error_code=error, error_message=error.message, resource_type=kind, resource_name=name
+                )
+            )
+    return refused
 
 
 def _describe(
@@ -142,6 +189,7 @@ API = ApiHandler(
         services.configs,
         services.config_repository,
         services.config_helper,
+        services.auth_helper,
     ),
     _fail,
 )

@@ -7,7 +7,9 @@ dir is marked as future.
 - 3: an error of the whole response.
 - 4: the disk's total and usable bytes (KIP-827).
 
-Errors: KAFKA_STORAGE_ERROR for a log dir that is offline.
+Needs DESCRIBE on the cluster.
+
+Errors: CLUSTER_AUTHORIZATION_FAILED; KAFKA_STORAGE_ERROR for a log dir that is offline.
 """
 
 from typing import NamedTuple
@@ -17,10 +19,12 @@ from barnabas.base.ids import TopicPartition
 from barnabas.base.tasks import Runner, Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
+from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.replication.log_dir_descriptions import LogDirDescription, describe_log_dirs
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.requests.request import Request
 from barnabas.log.dirs.log_dirs import LogDirs
+from barnabas.security.acls import AclOperation
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.describe_log_dirs import (
@@ -39,10 +43,12 @@ class Parts(NamedTuple):
     files: Files
     replicas: ReplicaManager
     log_dirs: LogDirs
+    auth_helper: AuthHelper
 
 
 def handle(parts: Parts, request: Request) -> None:
     """Describe each log dir."""
+    parts.auth_helper.authorize_cluster_operation(request, AclOperation.DESCRIBE)
     serve(parts.runner, request, _describe(parts, request))
 
 
@@ -92,5 +98,5 @@ API = ApiHandler(
     1,
     4,
     handle,
-    lambda services: Parts(services.runner, services.files, services.replicas, services.log_dirs),
+    lambda services: Parts(services.runner, services.files, services.replicas, services.log_dirs, services.auth_helper),
 )

@@ -3,7 +3,9 @@
 The mechanisms for which users have SCRAM credentials, and their iterations (KIP-554); of all users,
 or of those that are named. Any broker reads them from the coordination service.
 
-Errors: RESOURCE_NOT_FOUND, DUPLICATE_RESOURCE, REQUEST_TIMED_OUT.
+Needs DESCRIBE on the cluster.
+
+Errors: CLUSTER_AUTHORIZATION_FAILED, RESOURCE_NOT_FOUND, DUPLICATE_RESOURCE, REQUEST_TIMED_OUT.
 """
 
 from typing import NamedTuple
@@ -11,9 +13,11 @@ from typing import NamedTuple
 from barnabas.base.tasks import list_of
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import LaterAnswers, reply_once
+from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.configuration.repository import ConfigRepository
 from barnabas.broker.requests.request import Request
+from barnabas.security.acls import AclOperation
 from barnabas.security.mechanisms import SCRAM_MECHANISMS
 from barnabas.security.scram import ScramCredential
 from barnabas.wire.kafka.api import ApiKey
@@ -33,9 +37,11 @@ class Parts(NamedTuple):
 
     later: LaterAnswers
     config_repository: ConfigRepository
+    auth_helper: AuthHelper
 
 
 def _handle(parts: Parts, request: Request) -> None:
+    parts.auth_helper.authorize_cluster_operation(request, AclOperation.DESCRIBE)
     parts.later.answer(request, _describe(parts, request))
 
 
@@ -83,10 +89,25 @@ def _result(user: str, credentials: dict[str, ScramCredential]) -> DescribeUserS
     )
 
 
+def _fail(
+    message: DescribeUserScramCredentialsRequest, _version: int, code: ErrorCode
+) -> DescribeUserScramCredentialsResponse:
+    """For the request as a whole; a result for each user has no name, as of Apache's brokers."""
+    return DescribeUserScramCredentialsResponse(
+        error_code=code,
+        error_message=code.message,
+        results=[
+            DescribeUserScramCredentialsResult(error_code=code, error_message=code.message, credential_infos=[])
+            for _ in message.users or ()
+        ],
+    )
+
+
 API = ApiHandler(
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
     0,
     0,
     _handle,
-    lambda services: Parts(services.later, services.config_repository),
+    lambda services: Parts(services.later, services.config_repository, services.auth_helper),
+    _fail,
 )

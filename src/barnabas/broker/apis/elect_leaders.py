@@ -6,9 +6,11 @@ all partitions leaves out those that need no election.
 
 - 1: the kind of election; before, all are of preferred leaders.
 
-Errors: NOT_CONTROLLER, ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE,
-ELIGIBLE_LEADERS_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (a topic that is
-being deleted), INVALID_REQUEST, REQUEST_TIMED_OUT.
+Needs ALTER on the cluster.
+
+Errors: CLUSTER_AUTHORIZATION_FAILED, NOT_CONTROLLER, ELECTION_NOT_NEEDED,
+PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION,
+INVALID_TOPIC_EXCEPTION (a topic that is being deleted), INVALID_REQUEST, REQUEST_TIMED_OUT.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,12 +20,14 @@ from barnabas.base.ids import TopicPartition
 from barnabas.base.tasks import Runner, Task, done_here, list_of
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import AtController, LaterAnswers, reply_once, serve
+from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.controller.delayed_elect_leader import wait_for_leaders
 from barnabas.broker.controller.service import Controller
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.broker.requests.request import Request
+from barnabas.security.acls import AclOperation
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.elect_leaders import (
@@ -49,9 +53,11 @@ class Parts(NamedTuple):
     purgatory: Purgatory
     metadata: MetadataCache
     controller: Controller
+    auth_helper: AuthHelper
 
 
 def _handle(parts: Parts, request: Request) -> None:
+    parts.auth_helper.authorize_cluster_operation(request, AclOperation.ALTER)
     parts.at_controller.do(request, lambda: _begin(parts, request))
 
 
@@ -135,6 +141,7 @@ API = ApiHandler(
         services.purgatory,
         services.metadata,
         services.controller,
+        services.auth_helper,
     ),
     _fail,
 )

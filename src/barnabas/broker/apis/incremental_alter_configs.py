@@ -3,7 +3,10 @@
 Sets, deletes, appends to and subtracts from single settings of a topic or broker (KIP-339), and
 sets the levels of loggers (KIP-412).
 
-Errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, INVALID_REQUEST, REQUEST_TIMED_OUT.
+Needs ALTER_CONFIGS on each topic, and on the cluster for brokers and their loggers.
+
+Errors: TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION,
+INVALID_CONFIG, INVALID_REQUEST, REQUEST_TIMED_OUT.
 """
 
 from barnabas.base.tasks import list_of
@@ -37,7 +40,7 @@ def _alter(parts: Parts, request: Request, message: IncrementalAlterConfigsReque
         )
         return ResourceChange(resource.resource_type, resource.resource_name, operations, replaces_all=False)
 
-    failures = yield from alter_resources(parts, message, change)
+    failures = yield from alter_resources(parts, request, change)
     results = yield from list_of(resource_results(AlterConfigsResourceResponse, message.resources, failures))
     reply_once(request, IncrementalAlterConfigsResponse(responses=results))
 
@@ -54,7 +57,7 @@ API = ApiHandler(
     0,
     1,
     _handle,
-    lambda services: Parts(services.later, services.first_updates, services.config_admin),
+    lambda services: Parts(services.later, services.first_updates, services.config_admin, services.auth_helper),
     _fail,
     max_request_bytes=LIMIT_OF_ALL,
 )

@@ -6,8 +6,10 @@ when the znode ``/feature`` is written; each update succeeds or fails for itself
 - 1: the kind of downgrade, and requests that only validate (KIP-778). Apache's brokers in ZooKeeper
   mode write what they should only validate.
 
-Errors: NOT_CONTROLLER, INVALID_REQUEST (also where inter.broker.protocol.version is lower than
-2.7), FEATURE_UPDATE_FAILED.
+Needs ALTER on the cluster.
+
+Errors: CLUSTER_AUTHORIZATION_FAILED, NOT_CONTROLLER, INVALID_REQUEST (also where
+inter.broker.protocol.version is lower than 2.7), FEATURE_UPDATE_FAILED.
 """
 
 from typing import NamedTuple
@@ -15,10 +17,12 @@ from typing import NamedTuple
 from barnabas.base.tasks import list_of
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import AtController, reply_once
+from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.controller.features import FeatureUpdate, UpgradeType
 from barnabas.broker.controller.service import Controller
 from barnabas.broker.requests.request import Request
+from barnabas.security.acls import AclOperation
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.update_features import (
@@ -38,9 +42,11 @@ class Parts(NamedTuple):
 
     at_controller: AtController
     controller: Controller
+    auth_helper: AuthHelper
 
 
 def _handle(parts: Parts, request: Request) -> None:
+    parts.auth_helper.authorize_cluster_operation(request, AclOperation.ALTER)
     parts.at_controller.answer(request, _update(parts, request, request.message))
 
 
@@ -78,5 +84,10 @@ def _fail(_: UpdateFeaturesRequest, __: int, code: ErrorCode) -> UpdateFeaturesR
 
 
 API = ApiHandler(
-    ApiKey.UPDATE_FEATURES, 0, 1, _handle, lambda services: Parts(services.at_controller, services.controller), _fail
+    ApiKey.UPDATE_FEATURES,
+    0,
+    1,
+    _handle,
+    lambda services: Parts(services.at_controller, services.controller, services.auth_helper),
+    _fail,
 )

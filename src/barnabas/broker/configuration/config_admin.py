@@ -61,11 +61,13 @@ class ConfigAdmin:
         self._has_topic = has_topic
 
     def alter(
-        self, changes: list[ResourceChange], *, validate_only: bool
+        self, changes: list[ResourceChange], is_authorized: Callable[[int, str], bool], *, validate_only: bool
     ) -> Steps[list[KafkaError | KeeperError | None]]:
         """Alter each resource by itself; what went wrong with each, in order.
 
-        Takes the changes out of the list: 99,000 of them are not freed at once.
+        ``is_authorized`` is asked whether the client may alter a resource of a type and name, when
+        the change is well formed, and before it is compared with anything that is there. Takes the
+        changes out of the list: 99,000 of them are not freed at once.
         """
         failures: list[KafkaError | KeeperError | None] = []
         counts: Counter[tuple[int, str]] = Counter()
@@ -80,7 +82,14 @@ class ConfigAdmin:
                 if counts[change.resource_type, change.resource_name] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
                 yield from _check_names_and_values(change.operations)
-                if change.resource_type == BROKER_LOGGER and not change.replaces_all:
+                self._check_resource(change)
+                if not is_authorized(change.resource_type, change.resource_name):
+                    raise KafkaError(
+                        ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                        if change.resource_type == TOPIC
+                        else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+                    )
+                if change.resource_type == BROKER_LOGGER:
                     self._check_logger_broker(change.resource_name)
                     alter_log_levels(change.operations, validate_only=validate_only)
                 else:
@@ -92,6 +101,19 @@ class ConfigAdmin:
                 failures.append(None)
         return failures
 
+    def _check_resource(self, change: ResourceChange) -> None:
+        """Whether resources of this type are altered here. Raises `KafkaError`."""
+        kind = change.resource_type
+        if kind == BROKER:
+            broker_of(self._broker_id, change.resource_name, to_alter=True)
+        elif kind == CLIENT_METRICS:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                "AlterConfigs is only supported for topics and brokers, but resource type is CLIENT_METRICS",
+            )
+        elif kind != TOPIC and (kind != BROKER_LOGGER or change.replaces_all):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
+
     def _alter_one(self, change: ResourceChange, *, validate_only: bool) -> Steps[None]:
         name = change.resource_name
         if change.resource_type == TOPIC:
@@ -100,16 +122,9 @@ class ConfigAdmin:
             if not self._has_topic(name):
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
             yield from self._repository.alter_topic(name, change.texts_after, validate_only=validate_only)
-        elif change.resource_type == BROKER:
+        else:
             broker = broker_of(self._broker_id, name, to_alter=True)
             yield from self._repository.alter_broker(broker, change.texts_after, validate_only=validate_only)
-        elif change.resource_type == CLIENT_METRICS:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST,
-                "AlterConfigs is only supported for topics and brokers, but resource type is CLIENT_METRICS",
-            )
-        else:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {change.resource_type}")
 
     def _check_logger_broker(self, resource_name: str) -> None:
         """Refuse log levels of another broker. Raises `KafkaError`."""
