@@ -25,6 +25,7 @@ def all_rules() -> list[Rule]:
     """The rules of all tables."""
     from support.mutated_rules import (
         access,
+        administration_rights,
         authentication,
         broker_limits,
         coordination_limits,
@@ -36,6 +37,7 @@ def all_rules() -> list[Rule]:
 
     tables = (
         access.RULES,
+        administration_rights.RULES,
         authentication.RULES,
         tls.RULES,
         coordination_limits.RULES,
