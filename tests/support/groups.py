@@ -9,6 +9,7 @@ from barnabas.base.clock import Now
 from barnabas.base.ids import TopicPartition
 from barnabas.base.tasks import done_here
 from barnabas.broker.apis.offset_commit import read_message, response_to, set_codes
+from barnabas.broker.apis.rights import EVERY_NAME
 from barnabas.broker.groups.commits import OffsetCommit
 from barnabas.broker.groups.coordinator import GroupCoordinator
 from barnabas.broker.groups.deletion import GroupDeletion, delete_offsets, prepare_offset_deletion
@@ -307,7 +308,7 @@ class World:
                 for t, p in partitions
             ],
         )
-        deletion = done_here(prepare_offset_deletion(request, _topics(known)))
+        deletion = done_here(prepare_offset_deletion(request, EVERY_NAME, _topics(known)))
         self.perform(delete_offsets(self.coordinator, deletion, answer, self.now))
         return answer
 

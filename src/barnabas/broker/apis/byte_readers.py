@@ -24,6 +24,6 @@ def byte_readers(services: Services, handlers: Mapping[int, ApiHandler[Any]]) ->
         found[ApiKey.PRODUCE] = ProduceTogether(produce.API.parts(services), handlers[ApiKey.PRODUCE].versions)
     if ApiKey.OFFSET_COMMIT in handlers:
         found[ApiKey.OFFSET_COMMIT] = CommitsByColumns(
-            services.groups, services.metadata, handlers[ApiKey.OFFSET_COMMIT].versions
+            services.auth_helper, services.groups, services.metadata, handlers[ApiKey.OFFSET_COMMIT].versions
         )
     return found

@@ -3,17 +3,22 @@
 Ends groups that have no members, with their offsets (KIP-229); answered when the
 tombstones are committed.
 
-Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, INVALID_GROUP_ID,
-GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+Rights: DELETE on each group.
+
+Errors: GROUP_AUTHORIZATION_FAILED, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS,
+NOT_COORDINATOR, INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
 """
 
 from typing import NamedTuple
 
-from barnabas.base.tasks import Runner
+from barnabas.base.tasks import Runner, Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
+from barnabas.broker.apis.rights import allowed_names
+from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.groups.service import GroupService
 from barnabas.broker.requests.request import Request
+from barnabas.security.acls import AclOperation, ResourceType
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.delete_groups import (
@@ -27,12 +32,21 @@ class Parts(NamedTuple):
     """What the handler uses."""
 
     runner: Runner
+    auth_helper: AuthHelper
     groups: GroupService
 
 
 def handle(parts: Parts, request: Request) -> None:
     """Answer when the tombstones are committed."""
-    serve(parts.runner, request, parts.groups.delete_groups(request.message, request.reply))
+    serve(parts.runner, request, _delete(parts, request))
+
+
+def _delete(parts: Parts, request: Request) -> Task[None]:
+    message: DeleteGroupsRequest = request.message
+    allowed = yield from allowed_names(
+        parts.auth_helper, request, AclOperation.DELETE, ResourceType.GROUP, message.groups_names
+    )
+    yield from parts.groups.delete_groups(message, allowed, request.reply)
 
 
 def fail(message: DeleteGroupsRequest, _version: int, code: ErrorCode) -> DeleteGroupsResponse:
@@ -42,4 +56,11 @@ def fail(message: DeleteGroupsRequest, _version: int, code: ErrorCode) -> Delete
     )
 
 
-API = ApiHandler(ApiKey.DELETE_GROUPS, 0, 2, handle, lambda services: Parts(services.runner, services.groups), fail)
+API = ApiHandler(
+    ApiKey.DELETE_GROUPS,
+    0,
+    2,
+    handle,
+    lambda services: Parts(services.runner, services.auth_helper, services.groups),
+    fail,
+)

@@ -9,21 +9,30 @@ clients retry.
 - 4: several keys (KIP-699).
 - 6: share groups (KIP-932), which have no coordinator here.
 
-Errors: COORDINATOR_NOT_AVAILABLE; INVALID_REQUEST for a type of key that has no coordinator.
+Rights: DESCRIBE on each group or transactional id; CLUSTER_ACTION for share groups.
+
+Errors: GROUP_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+CLUSTER_AUTHORIZATION_FAILED, COORDINATOR_NOT_AVAILABLE; INVALID_REQUEST for a type of key that has
+no coordinator.
 """
 
+from collections.abc import Container, Sequence
+from enum import IntEnum
 from typing import NamedTuple
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.tasks import Runner, Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
+from barnabas.broker.apis.rights import EVERY_NAME, allowed_names
+from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.groups.service import GroupService
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.metadata.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from barnabas.broker.requests.request import Request
 from barnabas.broker.topics.topics import Topics
 from barnabas.broker.transactions.service import TransactionService
+from barnabas.security.acls import CLUSTER_NAME, AclOperation, ResourceType
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.find_coordinator import (
@@ -36,11 +45,26 @@ _SEVERAL_SINCE_VERSION = 4
 _SHARE_SINCE_VERSION = 6
 
 
+class _KeyType(IntEnum):
+    GROUP = 0
+    TRANSACTION = 1
+    SHARE = 2
+
+
+_RESOURCE_TYPES = {_KeyType.GROUP: ResourceType.GROUP, _KeyType.TRANSACTION: ResourceType.TRANSACTIONAL_ID}
+_DENIED = {
+    _KeyType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    _KeyType.TRANSACTION: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    _KeyType.SHARE: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+}
+
+
 class Parts(NamedTuple):
     """What the handler uses."""
 
     broker_id: int
     runner: Runner
+    auth_helper: AuthHelper
     metadata: MetadataCache
     groups: GroupService
     topics: Topics
@@ -55,23 +79,42 @@ def handle(parts: Parts, request: Request) -> None:
 def _find_all(parts: Parts, request: Request) -> Task[None]:
     message = request.message
     found = []
-    for key in message.coordinator_keys if request.version >= _SEVERAL_SINCE_VERSION else [message.key]:
+    keys = message.coordinator_keys if request.version >= _SEVERAL_SINCE_VERSION else [message.key]
+    allowed = yield from _allowed(parts.auth_helper, request, keys)
+    for key in keys:
         yield None
-        found.append(_find(parts, request, key))
+        if key in allowed:
+            found.append(_find(parts, request, key))
+        else:
+            error = _DENIED[message.key_type]
+            found.append(_unknown(key, error, error.message))
     if request.version >= _SEVERAL_SINCE_VERSION:
         request.reply(FindCoordinatorResponse(coordinators=found))
     else:
         request.reply(_of_one(found[0]))
 
 
+def _allowed(auth_helper: AuthHelper, request: Request, keys: Sequence[str]) -> Task[Container[str]]:
+    """The keys whose coordinator the client may know."""
+    key_type = request.message.key_type
+    if key_type == _KeyType.SHARE and request.version >= _SHARE_SINCE_VERSION:
+        action = AclOperation.CLUSTER_ACTION
+        is_allowed = auth_helper.authorize(request, action, ResourceType.CLUSTER, CLUSTER_NAME)
+        return EVERY_NAME if is_allowed else ()
+    resource_type = _RESOURCE_TYPES.get(key_type)
+    if resource_type is None:  # there is no coordinator
+        return EVERY_NAME
+    return (yield from allowed_names(auth_helper, request, AclOperation.DESCRIBE, resource_type, keys))
+
+
 def _find(parts: Parts, request: Request, key: str) -> Coordinator:
     match request.message.key_type:
-        case 0:
+        case _KeyType.GROUP:
             number = parts.groups.coordinator.partition_for(key)
             return _find_in(parts, request.client.listener, key, OFFSETS_TOPIC, number)
-        case 2 if request.version >= _SHARE_SINCE_VERSION:
+        case _KeyType.SHARE if request.version >= _SHARE_SINCE_VERSION:
             return _unknown(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "share groups are not supported")
-        case 1:
+        case _KeyType.TRANSACTION:
             number = parts.transactions.partition_for(key)
             return _find_in(parts, request.client.listener, key, TRANSACTIONS_TOPIC, number)
         case other:
@@ -128,6 +171,7 @@ API = ApiHandler(
     lambda services: Parts(
         services.broker_id,
         services.runner,
+        services.auth_helper,
         services.metadata,
         services.groups,
         services.topics,

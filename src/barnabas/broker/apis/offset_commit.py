@@ -7,23 +7,28 @@ Stores a group's offsets; answered when they are committed.
 - 7: static members (KIP-345).
 - 10: topic ids instead of names (KIP-848).
 
-Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, INVALID_GROUP_ID,
-UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS,
-OFFSET_METADATA_TOO_LARGE, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID.
+Rights: READ on the group and on each topic.
+
+Errors: GROUP_AUTHORIZATION_FAILED, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS,
+NOT_COORDINATOR, INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
+REBALANCE_IN_PROGRESS, OFFSET_METADATA_TOO_LARGE, TOPIC_AUTHORIZATION_FAILED,
+UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from barnabas.base.ids import Uuid
+from barnabas.base.ids import ZERO_UUID, Uuid
 from barnabas.base.tasks import Runner, Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.first_updates import FirstUpdates
 from barnabas.broker.apis.later import serve
+from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.groups.commits import CommitSender, OffsetCommit, TopicOffsets
 from barnabas.broker.groups.service import GroupService
 from barnabas.broker.metadata.cache import MetadataCache
-from barnabas.broker.requests.request import Request
+from barnabas.broker.requests.request import ClientFacts, Request
+from barnabas.security.acls import AclOperation, ResourceType
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.offset_commit import (
@@ -46,6 +51,7 @@ class Parts(NamedTuple):
     """What the handler uses."""
 
     runner: Runner
+    auth_helper: AuthHelper
     first_updates: FirstUpdates
     metadata: MetadataCache
     groups: GroupService
@@ -75,9 +81,48 @@ def _commit(parts: Parts, request: Request) -> None:
             set_codes(response, commit.codes)
             request.reply(response)
 
-        yield from parts.groups.commit_offsets(wanted, reply)
+        yield from commit_allowed(parts.auth_helper, parts.groups, request.client, wanted, reply)
 
     serve(parts.runner, request, commit())
+
+
+def commit_allowed(
+    auth_helper: AuthHelper,
+    groups: GroupService,
+    client: ClientFacts,
+    commit: OffsetCommit,
+    to: Callable[[OffsetCommit], None],
+) -> Task[None]:
+    """Write what a client may commit of what it asks for, whichever reader read that.
+
+    ``to`` gets the commit with its outcome."""
+    if not auth_helper.is_enabled:
+        return groups.commit_offsets(commit, to)
+    return _commit_allowed(auth_helper, groups, client, commit, to)
+
+
+def _commit_allowed(
+    auth_helper: AuthHelper,
+    groups: GroupService,
+    client: ClientFacts,
+    commit: OffsetCommit,
+    to: Callable[[OffsetCommit], None],
+) -> Task[None]:
+    def may_read(resource_type: ResourceType, name: str) -> bool:
+        return auth_helper.authorize_client(client, ApiKey.OFFSET_COMMIT, AclOperation.READ, resource_type, name)
+
+    if not may_read(ResourceType.GROUP, commit.sender.group_id):
+        commit.deny()
+        to(commit)
+        return
+    decided: dict[str, bool] = {}
+    for name, topic_id, *_ in commit.topics:
+        yield None
+        is_known = bool(name) or topic_id == ZERO_UUID
+        if is_known and name not in decided:
+            decided[name] = may_read(ResourceType.TOPIC, name)
+    commit.denied = {name for name, is_allowed in decided.items() if not is_allowed}
+    yield from groups.commit_offsets(commit, to)
 
 
 def read_message(
@@ -152,6 +197,8 @@ API = ApiHandler(
     2,
     10,
     handle,
-    lambda services: Parts(services.runner, services.first_updates, services.metadata, services.groups),
+    lambda services: Parts(
+        services.runner, services.auth_helper, services.first_updates, services.metadata, services.groups
+    ),
     fail,
 )

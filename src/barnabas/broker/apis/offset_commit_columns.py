@@ -7,9 +7,10 @@ topic are unpacked at once::
     api key, version, correlation id | client id, group, generation, member
     | topics: name, (partition, offset, epoch, no metadata)
 
-What the group decides, the append, and the wait for the in-sync replicas are the same for both
-readers (`GroupService.commit_offsets`). Metadata, anything large or damaged, and requests that come
-before the first metadata are left to the second one (`offset_commit`).
+What the client may commit, what the group decides, the append, and the wait for the in-sync
+replicas are the same for both readers (`commit_allowed`, `GroupService.commit_offsets`). Metadata,
+anything large or damaged, and requests that come before the first metadata are left to the second
+one (`offset_commit`).
 
 In Kafka: the generated `OffsetCommitRequestData.read`, and `OffsetCommitResponseData.write`.
 """
@@ -21,7 +22,7 @@ from collections.abc import Callable, Sequence
 from barnabas.base.files import FileSlice
 from barnabas.base.ids import Uuid
 from barnabas.base.tasks import done_here
-from barnabas.broker.apis.offset_commit import COMMIT_TOPIC_IDS, response_to, set_codes
+from barnabas.broker.apis.offset_commit import COMMIT_TOPIC_IDS, commit_allowed, response_to, set_codes
 from barnabas.broker.apis.request_parts import (
     REQUEST_START,
     UNREADABLE_PARTS,
@@ -31,6 +32,7 @@ from barnabas.broker.apis.request_parts import (
     read_topic,
     skip_no_tags,
 )
+from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.groups.commits import CommitSender, OffsetCommit, TopicOffsets
 from barnabas.broker.groups.records import MOST_PLAIN_OFFSETS
 from barnabas.broker.groups.service import GroupService
@@ -200,18 +202,19 @@ class CommitsByColumns:
     """Serves the common requests of all connections of a broker
     (`barnabas.broker.requests.dispatch.FastPath`)."""
 
-    __slots__ = ("_groups", "_metadata", "_versions")
+    __slots__ = ("_auth_helper", "_groups", "_metadata", "_versions")
 
     served_count = 1
 
-    def __init__(self, groups: GroupService, metadata: MetadataCache, versions: range) -> None:
+    def __init__(self, auth_helper: AuthHelper, groups: GroupService, metadata: MetadataCache, versions: range) -> None:
         """``versions`` are those that the broker serves."""
         self._versions = versions
+        self._auth_helper = auth_helper
         self._groups = groups
         self._metadata = metadata
 
     def serve(
-        self, _client: ClientFacts, data: memoryview, start: int, stop: int, _max_frame_bytes: int, _now_ms: int
+        self, client: ClientFacts, data: memoryview, start: int, stop: int, _max_frame_bytes: int, _now_ms: int
     ) -> tuple[int, list[bytes], _Request | None]:
         """See `barnabas.broker.requests.dispatch.FastPath`. Frames behind the first are left."""
         read = None
@@ -222,7 +225,7 @@ class CommitsByColumns:
         correlation_id, commit, words = read
         request = _Request(correlation_id, words)
         try:
-            done_here(self._groups.commit_offsets(commit, request.reply))
+            done_here(commit_allowed(self._auth_helper, self._groups, client, commit, request.reply))
         except Exception as error:
             if not isinstance(error, KafkaError):
                 logger.exception("[OffsetCommit of %s] failed", commit.sender)

@@ -8,26 +8,33 @@ A group's committed offsets.
 - 8: several groups (KIP-709).
 - 10: topic ids instead of names (KIP-848).
 
-Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR,
-INVALID_GROUP_ID, UNKNOWN_TOPIC_ID.
+Rights: DESCRIBE on each group and each topic. Where all partitions are asked for, topics that the
+client may not see are left out.
+
+Errors: GROUP_AUTHORIZATION_FAILED, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS,
+NOT_COORDINATOR, INVALID_GROUP_ID, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from barnabas.base.ids import ZERO_UUID
-from barnabas.base.tasks import Runner, Task
+from barnabas.base.ids import ZERO_UUID, Uuid
+from barnabas.base.tasks import Runner, Task, list_of
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
+from barnabas.broker.apis.rights import allowed_names
+from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.groups.queries import fetch_offsets
 from barnabas.broker.groups.service import GroupService
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.requests.request import Request
+from barnabas.security.acls import AclOperation, ResourceType
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
@@ -47,6 +54,7 @@ class Parts(NamedTuple):
     """What the handler uses."""
 
     runner: Runner
+    auth_helper: AuthHelper
     metadata: MetadataCache
     groups: GroupService
 
@@ -57,50 +65,100 @@ def handle(parts: Parts, request: Request) -> None:
 
 
 def _fetch(parts: Parts, request: Request) -> Task[None]:
-    message = request.message
-    require_stable = message.require_stable
-    coordinator = parts.groups.coordinator
-    if request.version >= _SEVERAL_GROUPS_SINCE_VERSION:
-        by_id = request.version >= _TOPIC_IDS_SINCE_VERSION
-        groups = []
-        for asked in message.groups:
-            yield None
-            if by_id:
-                found = yield from _fetch_by_id(parts, asked, require_stable)
-            else:
-                found = yield from fetch_offsets(
-                    coordinator, asked.group_id, _asked(asked), require_stable=require_stable
-                )
-            groups.append(found)
+    message: OffsetFetchRequest = request.message
+    several = request.version >= _SEVERAL_GROUPS_SINCE_VERSION
+    asked: list[OffsetFetchRequestGroup] | list[OffsetFetchRequest] = message.groups if several else [message]
+    names = (each.group_id for each in asked)
+    allowed = yield from allowed_names(parts.auth_helper, request, AclOperation.DESCRIBE, ResourceType.GROUP, names)
+    topics = yield from _visible(
+        parts, request, (name for each in asked if each.group_id in allowed for name in _names(parts, request, each))
+    )
+    groups = []
+    for each in asked:
+        yield None
+        if each.group_id in allowed:
+            groups.append((yield from _fetch_group(parts, request, each, topics)))
+        else:
+            error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+            groups.append(OffsetFetchResponseGroup(group_id=each.group_id, topics=[], error_code=error))
+    if several:
         request.reply(OffsetFetchResponse(groups=groups))
-        return
-    topics = _asked(message)
-    group = yield from fetch_offsets(coordinator, message.group_id, topics, require_stable=require_stable)
-    request.reply((yield from _of_one_group(group, topics, request.version)))
+    else:
+        request.reply((yield from _of_one_group(groups[0], _asked(message), request.version)))
 
 
 def _asked(part: OffsetFetchRequest | OffsetFetchRequestGroup) -> Asked:
     return None if part.topics is None else [(topic.name, topic.partition_indexes) for topic in part.topics]
 
 
-def _fetch_by_id(parts: Parts, asked: OffsetFetchRequestGroup, require_stable: bool) -> Task[OffsetFetchResponseGroup]:
-    """Offsets by topic id; offsets of topics that no longer have an id are omitted."""
-    coordinator = parts.groups.coordinator
+def _names(parts: Parts, request: Request, asked: OffsetFetchRequest | OffsetFetchRequestGroup) -> Iterator[str]:
+    """The names of the topics of a group that exist, or have a name in the request."""
+    by_id = request.version >= _TOPIC_IDS_SINCE_VERSION
+    return (name for name, *_ in _wanted(parts, asked, by_id=by_id) if name or not by_id)
+
+
+def _wanted(
+    parts: Parts, asked: OffsetFetchRequest | OffsetFetchRequestGroup, *, by_id: bool
+) -> Iterator[tuple[str, Uuid, Sequence[int]]]:
+    """What is asked of a group: topics, their ids and partitions."""
+    for topic in asked.topics or ():
+        topic_id = topic.topic_id if isinstance(topic, OffsetFetchRequestTopics) else ZERO_UUID
+        name = (parts.metadata.topic_name(topic_id) or "") if by_id else topic.name
+        yield name, topic_id, topic.partition_indexes
+
+
+def _fetch_group(
+    parts: Parts, request: Request, asked: OffsetFetchRequest | OffsetFetchRequestGroup, allowed: Container[str]
+) -> Task[OffsetFetchResponseGroup]:
+    """A group's offsets in the topics that are allowed, or in all that the client may see."""
+    require_stable = request.message.require_stable
+    by_id = request.version >= _TOPIC_IDS_SINCE_VERSION
     if asked.topics is None:
-        group = yield from fetch_offsets(coordinator, asked.group_id, None, require_stable=require_stable)
-        for topic in group.topics:
-            topic.topic_id = parts.metadata.topic_id(topic.name)
-        group.topics = [topic for topic in group.topics if topic.topic_id != ZERO_UUID]
+        group = yield from fetch_offsets(parts.groups.coordinator, asked.group_id, None, require_stable=require_stable)
+        yield from _leave_out(parts, request, group, by_id=by_id)
         return group
-    names = [(parts.metadata.topic_name(topic.topic_id) or "", topic.partition_indexes) for topic in asked.topics]
-    group = yield from fetch_offsets(coordinator, asked.group_id, names, require_stable=require_stable)
+    wanted = yield from list_of(_wanted(parts, asked, by_id=by_id))
+    group = yield from fetch_offsets(
+        parts.groups.coordinator,
+        asked.group_id,
+        ((name, indexes if name in allowed else ()) for name, _, indexes in wanted),
+        require_stable=require_stable,
+    )
     # No topics beside an error.
-    for topic, topic_asked in zip(group.topics, asked.topics, strict=False):
-        topic.topic_id = topic_asked.topic_id
-        if not topic.name:
-            for partition in topic.partitions:
-                partition.error_code = ErrorCode.UNKNOWN_TOPIC_ID
+    for answer, (name, topic_id, indexes) in zip(group.topics, wanted, strict=False):
+        yield None
+        answer.topic_id = topic_id
+        if by_id and not name:
+            answer.partitions = _refused(indexes, ErrorCode.UNKNOWN_TOPIC_ID)
+        elif name not in allowed:
+            answer.partitions = _refused(indexes, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return group
+
+
+def _leave_out(parts: Parts, request: Request, group: OffsetFetchResponseGroup, *, by_id: bool) -> Task[None]:
+    """Leave out topics that the client may not see, and with ids those that have none any more."""
+    allowed = yield from _visible(parts, request, (topic.name for topic in group.topics))
+    topics = []
+    for topic in group.topics:
+        yield None
+        if by_id:
+            topic.topic_id = parts.metadata.topic_id(topic.name)
+        if topic.name in allowed and not (by_id and topic.topic_id == ZERO_UUID):
+            topics.append(topic)
+    group.topics = topics
+
+
+def _visible(parts: Parts, request: Request, topics: Iterable[str]) -> Task[Container[str]]:
+    return allowed_names(parts.auth_helper, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topics)
+
+
+def _refused(indexes: Sequence[int], code: ErrorCode) -> list[OffsetFetchResponsePartitions]:
+    return [
+        OffsetFetchResponsePartitions(
+            partition_index=index, committed_offset=-1, committed_leader_epoch=-1, metadata="", error_code=code
+        )
+        for index in indexes
+    ]
 
 
 def _of_one_group(group: OffsetFetchResponseGroup, asked: Asked, version: int) -> Task[OffsetFetchResponse]:
@@ -156,6 +214,6 @@ API = ApiHandler(
     1,
     10,
     handle,
-    lambda services: Parts(services.runner, services.metadata, services.groups),
+    lambda services: Parts(services.runner, services.auth_helper, services.metadata, services.groups),
     fail,
 )

@@ -48,7 +48,12 @@ _ERRORS = {
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
 }
-_UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+_OF_TOPICS = (
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+)
+"""Errors that no error of the group replaces."""
 
 
 class CommitSender(NamedTuple):
@@ -137,13 +142,25 @@ class TopicOffsets(NamedTuple):
 class OffsetCommit:
     """An OffsetCommit request, what it writes, and its outcome."""
 
-    __slots__ = ("codes", "encoded", "partitions", "retention_ms", "sender", "topics", "transaction", "values")
+    __slots__ = (
+        "codes",
+        "denied",
+        "encoded",
+        "partitions",
+        "retention_ms",
+        "sender",
+        "topics",
+        "transaction",
+        "values",
+    )
 
     def __init__(self, sender: CommitSender, topics: Sequence[TopicOffsets], retention_ms: int = -1) -> None:
         """``retention_ms`` is -1 for the broker's own."""
         self.sender = sender
         self.topics = topics
         self.retention_ms = retention_ms
+        self.denied: Container[str] = ()
+        """The names of the topics whose offsets the sender may not commit."""
         self.codes: list[ErrorCode] = []
         """The error of each partition of each topic."""
         self.partitions: list[TopicPartition] = []
@@ -155,22 +172,30 @@ class OffsetCommit:
         """The transaction that commits the offsets, once it is verified; None without one."""
 
     def refuse(self, error: ErrorCode) -> None:
-        """Answer for all partitions that exist with an error."""
-        self.codes = [code if code in _UNKNOWN else error for code in self.codes]
+        """Answer for all partitions that exist and may be committed with an error."""
+        self.codes = [code if code in _OF_TOPICS else error for code in self.codes]
+
+    def deny(self) -> None:
+        """The sender may not commit for its group."""
+        count = sum(len(topic.partitions) for topic in self.topics)
+        self.codes = [ErrorCode.GROUP_AUTHORIZATION_FAILED] * count
 
     def fail(self, error: ErrorCode) -> None:
         """Answer for all that should have been written with an error."""
         self.codes = [code or error for code in self.codes]
 
     def prepare(self, partitions_of: PartitionsOf, max_metadata_bytes: int, wall_ms: int) -> Task[None]:
-        """Find out what is written, in the order of the request: what exists and has no
-        more metadata than it may."""
+        """Find out what is written, in the order of the request: what may be committed, exists and
+        has no more metadata than it may."""
         kept_ms = self.retention_ms  # a client's number: the sum must fit the record's 64 bits
         expire_ms = NO_EXPIRATION if kept_ms == -1 else min(wall_ms + kept_ms, LARGEST_INT64)
         for topic in self.topics:
             yield None  # it may be named without partitions
-            existing = partitions_of(topic.name)
             count = len(topic.partitions)
+            if topic.name in self.denied:
+                self.codes += [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * count
+                continue
+            existing = partitions_of(topic.name)
             if (
                 topic.metadata is None
                 and expire_ms == NO_EXPIRATION

@@ -4,7 +4,7 @@ answer for all of them.
 In Kafka: `handleDeleteOffsets` and `handleDeleteGroups` of `GroupCoordinator`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import partial
 from typing import Any
 
@@ -33,7 +33,7 @@ __all__ = ["GroupDeletion", "OffsetDeletion", "delete_offsets", "prepare_offset_
 
 class OffsetDeletion:
     """An OffsetDelete request with the answers for its partitions, those that do not
-    exist answered already."""
+    exist or are not allowed answered already."""
 
     __slots__ = ("request", "response", "wanted")
 
@@ -43,14 +43,17 @@ class OffsetDeletion:
         self.wanted: list[tuple[TopicPartition, OffsetDeleteResponsePartition]] = []
 
 
-def prepare_offset_deletion(request: OffsetDeleteRequest, partitions_of: PartitionsOf) -> Task[OffsetDeletion]:
-    """What follows from the request and the metadata alone."""
+def prepare_offset_deletion(
+    request: OffsetDeleteRequest, allowed: Container[str], partitions_of: PartitionsOf
+) -> Task[OffsetDeletion]:
+    """What follows from the request, the topics that are allowed, and the metadata alone."""
     deletion = OffsetDeletion(request)
     for topic in request.topics:
         yield None  # it may be named without partitions
         answers: list[OffsetDeleteResponsePartition] = []
         deletion.response.topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
-        existing = partitions_of(topic.name)
+        is_allowed = topic.name in allowed
+        existing = partitions_of(topic.name) if is_allowed else ()
         for partition in topic.partitions:
             yield None
             index = partition.partition_index
@@ -59,7 +62,9 @@ def prepare_offset_deletion(request: OffsetDeleteRequest, partitions_of: Partiti
             if index in existing:
                 deletion.wanted.append((TopicPartition(topic.name, index), answer))
             else:
-                answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                answer.error_code = (
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                )
     return deletion
 
 
@@ -139,6 +144,10 @@ class GroupDeletion:
             return []
         self._unsettled += 1
         return self._coordinator.delete_group(group, partial(self._settle, result), now)
+
+    def refuse(self, group_id: str, error: ErrorCode) -> None:
+        """Leave a group as it is, and answer so."""
+        self._response.results.append(DeletableGroupResult(group_id=group_id, error_code=error))
 
     def end(self) -> list[Effect]:
         """All groups are named."""

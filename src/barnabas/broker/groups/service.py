@@ -11,7 +11,7 @@ In Kafka: `GroupCoordinatorAdapter`, and the loading and appending of `GroupMeta
 """
 
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Container, Coroutine, Sequence
 from typing import Any
 
 from barnabas.base.clock import CallLater, Clock, Now, Timer
@@ -186,11 +186,13 @@ class GroupService:
         """A transaction's marker is in a partition of the offsets topic, and replicated."""
         self.coordinator.transactions.ended(number, producer_id, marker_offset, is_commit=is_commit)
 
-    def delete_offsets(self, request: OffsetDeleteRequest, to: ReplyTo) -> Task[None]:
-        deletion = yield from prepare_offset_deletion(request, self._metadata.partitions)
+    def delete_offsets(self, request: OffsetDeleteRequest, allowed: Container[str], to: ReplyTo) -> Task[None]:
+        """Delete a group's offsets in the topics that are allowed."""
+        deletion = yield from prepare_offset_deletion(request, allowed, self._metadata.partitions)
         self._perform(delete_offsets(self.coordinator, deletion, to, self._now()))
 
-    def delete_groups(self, request: DeleteGroupsRequest, to: ReplyTo) -> Task[None]:
+    def delete_groups(self, request: DeleteGroupsRequest, allowed: Container[str], to: ReplyTo) -> Task[None]:
+        """Delete the groups that are allowed."""
         deletion = GroupDeletion(self.coordinator, to)
         # A group is deleted once, however often it is named: the response stays as
         # small as what exists.
@@ -199,7 +201,10 @@ class GroupService:
             yield None
             if group_id not in seen:
                 seen.add(group_id)
-                self._perform(deletion.delete(group_id, self._now()))
+                if group_id in allowed:
+                    self._perform(deletion.delete(group_id, self._now()))
+                else:
+                    deletion.refuse(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
         self._perform(deletion.end())
 
     # Effects
