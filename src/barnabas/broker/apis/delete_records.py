@@ -4,23 +4,28 @@ Moves the log start offset of partitions (KIP-107). An offset of -1 stands for t
 The response waits until every living replica begins there, or for the request's timeout, and has
 the low watermark: the least log start offset among them.
 
-Errors: INVALID_TOPIC_EXCEPTION (an internal topic), OFFSET_OUT_OF_RANGE, POLICY_VIOLATION (a
-topic that is only compacted), UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER,
-KAFKA_STORAGE_ERROR, REQUEST_TIMED_OUT.
+Rights: DELETE on each topic.
+
+Errors: TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION (an internal topic),
+OFFSET_OUT_OF_RANGE, POLICY_VIOLATION (a topic that is only compacted), UNKNOWN_TOPIC_OR_PARTITION,
+NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, REQUEST_TIMED_OUT.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import NamedTuple
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.tasks import Runner, Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
+from barnabas.broker.apis.rights import allowed_names
+from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.replication.delayed_delete_records import LowWatermark, delete_records
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.broker.requests.request import Request
+from barnabas.security.acls import AclOperation, ResourceType
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.delete_records import (
@@ -35,6 +40,7 @@ class Parts(NamedTuple):
     """What the handler uses."""
 
     runner: Runner
+    auth_helper: AuthHelper
     purgatory: Purgatory
     metadata: MetadataCache
     replicas: ReplicaManager
@@ -47,15 +53,19 @@ def handle(parts: Parts, request: Request) -> None:
 
 def _delete(parts: Parts, request: Request) -> Task[None]:
     message: DeleteRecordsRequest = request.message
+    names = (topic.name for topic in message.topics)
+    allowed = yield from allowed_names(parts.auth_helper, request, AclOperation.DELETE, ResourceType.TOPIC, names)
     wanted = []
     for topic in message.topics:
         yield None  # it may be named without partitions
+        if topic.name not in allowed:
+            continue
         for partition in topic.partitions:
             yield None
             wanted.append((TopicPartition(topic.name, partition.partition_index), partition.offset))
 
     def respond(outcomes: Mapping[TopicPartition, LowWatermark]) -> None:
-        serve(parts.runner, request, _respond(request, outcomes))
+        serve(parts.runner, request, _respond(request, allowed, outcomes))
 
     waiter = yield from delete_records(
         parts.replicas, parts.metadata, parts.purgatory, wanted, respond, message.timeout_ms
@@ -63,14 +73,17 @@ def _delete(parts: Parts, request: Request) -> Task[None]:
     request.wait_in(waiter)
 
 
-def _respond(request: Request, outcomes: Mapping[TopicPartition, LowWatermark]) -> Task[None]:
+def _respond(request: Request, allowed: Container[str], outcomes: Mapping[TopicPartition, LowWatermark]) -> Task[None]:
     topics = []
     for topic in request.message.topics:
         yield None
         results = []
+        is_allowed = topic.name in allowed
         for partition in topic.partitions:
             yield None
-            outcome = outcomes[TopicPartition(topic.name, partition.partition_index)]
+            outcome: LowWatermark = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            if is_allowed:
+                outcome = outcomes[TopicPartition(topic.name, partition.partition_index)]
             is_error = isinstance(outcome, ErrorCode)
             results.append(
                 DeleteRecordsPartitionResult(
@@ -106,6 +119,8 @@ API = ApiHandler(
     0,
     2,
     handle,
-    lambda services: Parts(services.runner, services.purgatory, services.metadata, services.replicas),
+    lambda services: Parts(
+        services.runner, services.auth_helper, services.purgatory, services.metadata, services.replicas
+    ),
     fail,
 )

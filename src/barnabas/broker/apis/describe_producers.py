@@ -4,8 +4,10 @@ The producers that a partition's log knows, with their open transactions (KIP-66
 answers from its own log; a producer is known until it was idle for `producer.id.expiration.ms`.
 Without an open transaction the offset at which it began is -1.
 
-Errors: INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER,
-KAFKA_STORAGE_ERROR.
+Rights: READ on each topic.
+
+Errors: INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION,
+NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
 """
 
 from typing import NamedTuple
@@ -14,10 +16,13 @@ from barnabas.base.ids import NO_LEADER_EPOCH, TopicPartition
 from barnabas.base.tasks import Runner, Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
+from barnabas.broker.apis.rights import allowed_names
+from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.requests.request import Request
 from barnabas.broker.topics.planning import validate_topic_name
 from barnabas.log.partition_log import refresh_producers
+from barnabas.security.acls import AclOperation, ResourceType
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.describe_producers import (
@@ -33,6 +38,7 @@ class Parts(NamedTuple):
     """What the handler uses."""
 
     runner: Runner
+    auth_helper: AuthHelper
     replicas: ReplicaManager
 
 
@@ -43,6 +49,8 @@ def handle(parts: Parts, request: Request) -> None:
 
 def _describe_all(parts: Parts, request: Request) -> Task[None]:
     message: DescribeProducersRequest = request.message
+    names = (topic.name for topic in message.topics)
+    allowed = yield from allowed_names(parts.auth_helper, request, AclOperation.READ, ResourceType.TOPIC, names)
     # A partition is described once, however often it is named: it may have thousands of producers.
     described: set[TopicPartition] = set()
     topics = []
@@ -54,7 +62,7 @@ def _describe_all(parts: Parts, request: Request) -> Task[None]:
             topic_partition = TopicPartition(topic.name, index)
             if topic_partition not in described:
                 described.add(topic_partition)
-                answer = yield from _describe(parts, topic_partition)
+                answer = yield from _describe(parts, topic_partition, is_allowed=topic.name in allowed)
                 if partitions and answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION:
                     # The message quotes the name, up to 4,000 characters of it: once is enough.
                     answer.error_message = None
@@ -63,9 +71,11 @@ def _describe_all(parts: Parts, request: Request) -> Task[None]:
     request.reply(DescribeProducersResponse(topics=topics))
 
 
-def _describe(parts: Parts, topic_partition: TopicPartition) -> Task[PartitionResponse]:
+def _describe(parts: Parts, topic_partition: TopicPartition, *, is_allowed: bool) -> Task[PartitionResponse]:
     try:
         validate_topic_name(topic_partition.topic)
+        if not is_allowed:
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         log = parts.replicas.partition(topic_partition).readable_log(NO_LEADER_EPOCH, only_leader=False)
         refresh_producers(log)
     except KafkaError as error:
@@ -104,5 +114,10 @@ def fail(message: DescribeProducersRequest, _: int, code: ErrorCode) -> Describe
 
 
 API = ApiHandler(
-    ApiKey.DESCRIBE_PRODUCERS, 0, 0, handle, lambda services: Parts(services.runner, services.replicas), fail
+    ApiKey.DESCRIBE_PRODUCERS,
+    0,
+    0,
+    handle,
+    lambda services: Parts(services.runner, services.auth_helper, services.replicas),
+    fail,
 )

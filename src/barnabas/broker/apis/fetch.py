@@ -15,10 +15,13 @@ Records leave as ranges of segment files.
 - 15: the follower's broker epoch (KIP-903).
 - 16: the new leader in tagged fields (KIP-951).
 
+Rights: READ on each topic; CLUSTER_ACTION for a follower. They are those of each request, whatever
+session it continues.
+
 Errors: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR of the
-whole response; UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
-NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_OUT_OF_RANGE,
-UNSUPPORTED_COMPRESSION_TYPE, KAFKA_STORAGE_ERROR of a partition.
+whole response; TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID,
+UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH,
+OFFSET_OUT_OF_RANGE, UNSUPPORTED_COMPRESSION_TYPE, KAFKA_STORAGE_ERROR of a partition.
 """
 
 from collections.abc import Sequence
@@ -30,13 +33,15 @@ from barnabas.base.tasks import Runner, Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
 from barnabas.broker.apis.leader_hints import LeaderHints
+from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.metadata.cache import MetadataCache
-from barnabas.broker.replication.delayed_fetch import CONSUMER, FetchHandler, FetchParams
+from barnabas.broker.replication.delayed_fetch import CONSUMER, FetchHandler, FetchParams, ReadRights
 from barnabas.broker.replication.fetch_sessions import FetchContext, FetchPartitionData, FetchSessions, PartitionFetch
 from barnabas.broker.replication.reads import LOG_END, READ_COMMITTED, READ_UNCOMMITTED
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.requests.request import Request
+from barnabas.security.acls import CLUSTER_NAME, AclOperation, ResourceType
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.fetch import (
@@ -61,7 +66,12 @@ _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 _PARTITIONS_A_STEP = 256
 """How many partitions of a topic are handled between two looks at the clock, which
 costs as much as a partition."""
-_UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+_NOT_READ = (
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+)
+"""Errors of partitions that are not looked at."""
 
 
 class Parts(NamedTuple):
@@ -69,6 +79,7 @@ class Parts(NamedTuple):
 
     config: BrokerConfig
     runner: Runner
+    auth_helper: AuthHelper
     metadata: MetadataCache
     replicas: ReplicaManager
     fetch_sessions: FetchSessions
@@ -93,7 +104,8 @@ def _fetch(parts: Parts, request: Request) -> Task[None]:
             asked += _partitions(parts, request.version, topic, some)
     if request.is_abandoned:
         return
-    params = _params(message, request, parts.config["fetch.max.bytes"])
+    params = _params(message, request, parts.auth_helper, parts.config["fetch.max.bytes"])
+    may_fetch = _may_fetch(parts.auth_helper, request, params)
     by_id = request.version >= _TOPIC_IDS
     forgotten: list[Any] = [
         (topic.topic_id if by_id else topic.topic, index)
@@ -106,17 +118,42 @@ def _fetch(parts: Parts, request: Request) -> Task[None]:
         asked,
         forgotten,
         request.received_ms,
-        privileged=params.is_from_follower,
+        privileged=params.is_from_follower and may_fetch,
         uses_topic_ids=by_id,
     )
     if not isinstance(context, FetchContext):
         request.fail(context)
         return
     respond = partial(_reply, parts, request, context.session_id)
-    request.wait_in((yield from parts.fetch_handler.fetch(params, context, respond)))
+    if may_fetch:
+        request.wait_in((yield from parts.fetch_handler.fetch(params, context, respond)))
+    else:
+        yield from parts.fetch_handler.refuse(context, ErrorCode.TOPIC_AUTHORIZATION_FAILED, respond)
 
 
-def _params(message: FetchRequest, request: Request, most_bytes: int) -> FetchParams:
+def _may_fetch(auth_helper: AuthHelper, request: Request, params: FetchParams) -> bool:
+    """Whether a follower may fetch. What a consumer may read is asked topic by topic."""
+    return not params.is_from_follower or auth_helper.authorize(
+        request, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
+    )
+
+
+def _read_rights(auth_helper: AuthHelper, request: Request) -> ReadRights:
+    """What a consumer may read, each topic asked for once."""
+    decided: dict[str, bool] = {}
+
+    def may_read(topic: str) -> bool:
+        is_allowed = decided.get(topic)
+        if is_allowed is None:
+            is_allowed = auth_helper.authorize(request, AclOperation.READ, ResourceType.TOPIC, topic)
+            decided[topic] = is_allowed
+        return is_allowed
+
+    client = request.client
+    return ReadRights(may_read, (client.principal, client.host, auth_helper.generation))
+
+
+def _params(message: FetchRequest, request: Request, auth_helper: AuthHelper, most_bytes: int) -> FetchParams:
     version = request.version
     state = message.replica_state
     replica_id, replica_epoch = message.replica_id, -1
@@ -139,6 +176,7 @@ def _params(message: FetchRequest, request: Request, most_bytes: int) -> FetchPa
         only_leader=replica_id >= 0 or (replica_id == CONSUMER and not may_read_elsewhere),
         rack=message.rack_id if may_read_elsewhere else None,
         listener=request.client.listener,
+        rights=_read_rights(auth_helper, request) if auth_helper.is_enabled and replica_id < 0 else None,
         knows_zstd=version >= _ZSTD,
     )
 
@@ -176,8 +214,8 @@ def _reply(parts: Parts, request: Request, session_id: int, found: Sequence[Fetc
 def _respond(parts: Parts, request: Request, session_id: int, found: Sequence[FetchPartitionData]) -> Task[None]:
     errors = [data.error_code for data in found if data.error_code is not ErrorCode.NONE]
     if errors:
-        known = [data for data in found if data.error_code not in _UNKNOWN]
-        found = known + [data for data in found if data.error_code in _UNKNOWN]
+        known = [data for data in found if data.error_code not in _NOT_READ]
+        found = known + [data for data in found if data.error_code in _NOT_READ]
     topics: list[FetchableTopicResponse] = []
     last_key: object = None
     for number, data in enumerate(found, 1):
@@ -229,7 +267,7 @@ def _refusal(wanted: PartitionFetch, code: ErrorCode) -> PartitionData:
         last_stable_offset=-1,
         log_start_offset=-1,
         # As Apache's brokers answer: what they refuse before or after the read has an empty list.
-        aborted_transactions=[] if code in _UNKNOWN or code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE else None,
+        aborted_transactions=[] if code in _NOT_READ or code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE else None,
         records=b"",
     )
 
@@ -262,6 +300,7 @@ API = ApiHandler(
     lambda services: Parts(
         services.config,
         services.runner,
+        services.auth_helper,
         services.metadata,
         services.replicas,
         services.fetch_sessions,

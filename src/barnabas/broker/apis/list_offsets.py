@@ -13,9 +13,11 @@ epoch, the end is not known.
 - 9: timestamp -5 asks for the last offset in remote storage; there is none, so
   nothing is found (KIP-1005).
 
-Errors: INVALID_REQUEST (a partition named twice), UNSUPPORTED_VERSION (a timestamp of a later
-version), OFFSET_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER,
-FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, KAFKA_STORAGE_ERROR.
+Rights: DESCRIBE on each topic.
+
+Errors: TOPIC_AUTHORIZATION_FAILED, INVALID_REQUEST (a partition named twice), UNSUPPORTED_VERSION
+(a timestamp of a later version), OFFSET_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION,
+NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, KAFKA_STORAGE_ERROR.
 """
 
 from collections import Counter
@@ -25,11 +27,14 @@ from barnabas.base.ids import TopicPartition
 from barnabas.base.tasks import Runner, Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
+from barnabas.broker.apis.rights import allowed_names
+from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.replication.list_offsets import offset_for_timestamp
 from barnabas.broker.replication.reads import LOG_END, READ_COMMITTED, READ_UNCOMMITTED, Isolation
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.requests.request import Request
 from barnabas.log.timestamps import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
+from barnabas.security.acls import AclOperation, ResourceType
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.list_offsets import (
@@ -49,6 +54,7 @@ class Parts(NamedTuple):
     """What the handler uses."""
 
     runner: Runner
+    auth_helper: AuthHelper
     replicas: ReplicaManager
 
 
@@ -59,6 +65,8 @@ def handle(parts: Parts, request: Request) -> None:
 
 def _look_up(parts: Parts, request: Request) -> Task[None]:
     message: ListOffsetsRequest = request.message
+    asked = (topic.name for topic in message.topics)
+    allowed = yield from allowed_names(parts.auth_helper, request, AclOperation.DESCRIBE, ResourceType.TOPIC, asked)
     counts = yield from _count(message)
     isolation = _isolation(message)
     topics: list[ListOffsetsTopicResponse] = []
@@ -66,12 +74,15 @@ def _look_up(parts: Parts, request: Request) -> Task[None]:
         if topics:
             yield None
         answers: list[ListOffsetsPartitionResponse] = []
+        is_allowed = topic.name in allowed
         for partition in topic.partitions:
             if answers:
                 yield None
             name = TopicPartition(topic.name, partition.partition_index)
             answer = ListOffsetsPartitionResponse(partition_index=name.partition, timestamp=-1, offset=-1)
             try:
+                if not is_allowed:
+                    raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                 if counts[name] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
                 if partition.timestamp < 0 and request.version < _SINCE_VERSION.get(partition.timestamp, 99):
@@ -134,4 +145,11 @@ def fail(message: ListOffsetsRequest, _: int, code: ErrorCode) -> ListOffsetsRes
     )
 
 
-API = ApiHandler(ApiKey.LIST_OFFSETS, 1, 9, handle, lambda services: Parts(services.runner, services.replicas), fail)
+API = ApiHandler(
+    ApiKey.LIST_OFFSETS,
+    1,
+    9,
+    handle,
+    lambda services: Parts(services.runner, services.auth_helper, services.replicas),
+    fail,
+)

@@ -7,18 +7,24 @@ offset; -1 and -1 where the log knows none.
 - 2: the leader epoch that the reader knows (KIP-320).
 - 3: the replica id.
 
-Errors: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
-UNKNOWN_LEADER_EPOCH, KAFKA_STORAGE_ERROR.
+Rights: CLUSTER_ACTION, which followers have, or DESCRIBE on each topic.
+
+Errors: TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER,
+FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, KAFKA_STORAGE_ERROR.
 """
 
+from collections.abc import Container
 from typing import NamedTuple
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.tasks import Runner, Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
+from barnabas.broker.apis.rights import EVERY_NAME, allowed_names
+from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.requests.request import Request
+from barnabas.security.acls import CLUSTER_NAME, AclOperation, ResourceType
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.offset_for_leader_epoch import (
@@ -33,6 +39,7 @@ class Parts(NamedTuple):
     """What the handler uses."""
 
     runner: Runner
+    auth_helper: AuthHelper
     replicas: ReplicaManager
 
 
@@ -43,17 +50,21 @@ def handle(parts: Parts, request: Request) -> None:
 
 def _look_up(parts: Parts, request: Request) -> Task[None]:
     message: OffsetForLeaderEpochRequest = request.message
+    allowed = yield from _allowed(parts.auth_helper, request)
     topics: list[OffsetForLeaderTopicResult] = []
     for topic in message.topics:
         if topics:
             yield None  # it may be named without partitions
         answers: list[EpochEndOffset] = []
+        is_allowed = topic.topic in allowed
         for wanted in topic.partitions:
             if answers:
                 yield None
             name = TopicPartition(topic.topic, wanted.partition)
             answer = EpochEndOffset(partition=wanted.partition, leader_epoch=-1, end_offset=-1)
             try:
+                if not is_allowed:
+                    raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                 partition = parts.replicas.partition(name)
                 log = partition.readable_log(wanted.current_leader_epoch, only_leader=True)
                 answer.leader_epoch, answer.end_offset = log.end_offset_for_epoch(wanted.leader_epoch)
@@ -62,6 +73,14 @@ def _look_up(parts: Parts, request: Request) -> Task[None]:
             answers.append(answer)
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))
     request.reply(OffsetForLeaderEpochResponse(topics=topics))
+
+
+def _allowed(auth_helper: AuthHelper, request: Request) -> Task[Container[str]]:
+    action = AclOperation.CLUSTER_ACTION
+    if auth_helper.authorize(request, action, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=False):
+        return EVERY_NAME
+    names = (topic.topic for topic in request.message.topics)
+    return (yield from allowed_names(auth_helper, request, AclOperation.DESCRIBE, ResourceType.TOPIC, names))
 
 
 def fail(message: OffsetForLeaderEpochRequest, _: int, code: ErrorCode) -> OffsetForLeaderEpochResponse:
@@ -81,5 +100,10 @@ def fail(message: OffsetForLeaderEpochRequest, _: int, code: ErrorCode) -> Offse
 
 
 API = ApiHandler(
-    ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, handle, lambda services: Parts(services.runner, services.replicas), fail
+    ApiKey.OFFSET_FOR_LEADER_EPOCH,
+    2,
+    4,
+    handle,
+    lambda services: Parts(services.runner, services.auth_helper, services.replicas),
+    fail,
 )

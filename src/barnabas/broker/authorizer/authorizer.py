@@ -104,6 +104,8 @@ class Authorizer:
         self._acls: dict[ResourcePattern, VersionedAcls] = {}
         self._rights: dict[_Who, _Rights] = {}
         self._prefix_lengths: Counter[int] = Counter()
+        self.generation = 0
+        """Rises with every change after which other decisions may follow."""
         self._decided: dict[tuple[str, str, ResourceType, str], int] = {}
         self._decided_by_type: dict[tuple[str, str, AclOperation, ResourceType], bool] = {}
 
@@ -255,6 +257,7 @@ class Authorizer:
                 del self._rights[who]
 
     def _forget_decisions(self) -> None:
+        self.generation += 1
         self._decided.clear()
         self._decided_by_type.clear()
 

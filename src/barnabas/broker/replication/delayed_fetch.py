@@ -19,6 +19,7 @@ so a request costs what changed and not what exists.
 import logging
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from barnabas.base.clock import Clock
 from barnabas.base.ids import NO_LEADER_EPOCH, TopicPartition, Uuid
@@ -33,7 +34,7 @@ from barnabas.broker.requests.purgatory import DelayedOperation, Purgatory
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.records.compression import CompressionType
 
-__all__ = ["CONSUMER", "FetchHandler", "FetchParams"]
+__all__ = ["CONSUMER", "FetchHandler", "FetchParams", "ReadRights"]
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +43,16 @@ _NO_RECORDS = b""
 _PARTITIONS_A_STEP = 32
 """Some 1 ms. A count, because it must be known before the first is read whether others may have
 their turn meanwhile: then each is watched first, which a small fetch does without."""
+
+
+class ReadRights(NamedTuple):
+    """What the reader of a request may read."""
+
+    may_read: Callable[[str], bool]
+    """Whether it may read a topic."""
+    since: Hashable
+    """Who reads, and the last change of the rights. A session whose request before had others looks
+    at all its partitions again."""
 
 
 @dataclass(slots=True)
@@ -60,6 +71,8 @@ class FetchParams:
     rack: str | None
     """The reader's rack; None where it must not be sent to another replica."""
     listener: str
+    rights: ReadRights | None
+    """None for a reader that may read everything."""
     knows_zstd: bool = True
     """Whether the reader can decode zstd: such topics are refused otherwise."""
 
@@ -121,6 +134,18 @@ class FetchHandler:
             return None
         return fetch.wait()
 
+    def refuse(self, context: FetchContext, code: ErrorCode, respond: Respond) -> Task[None]:
+        """Answer for all partitions with an error, and look at none of them."""
+        found = []
+        for wanted in context:
+            found.append(_not_read(wanted, code))
+            yield None
+        respond(context.finish(found))
+
+
+def _not_read(wanted: PartitionFetch, code: ErrorCode) -> FetchPartitionData:
+    return FetchPartitionData(wanted, ReadResult(-1, -1, -1, -1, _NO_RECORDS, 0), code, is_urgent=True)
+
 
 class _DelayedFetch:
     __slots__ = (
@@ -149,6 +174,8 @@ class _DelayedFetch:
         self._is_from_follower = params.is_from_follower
         owner = (params.replica_id, params.replica_epoch)
         self._session_activity = context.belongs_to(owner) if self._is_from_follower else None
+        if params.rights is not None:
+            context.belongs_to(params.rights.since)
         for left in context.forgotten:
             self._is_absent_from(left)
         self._found: list[FetchPartitionData] = []
@@ -219,7 +246,7 @@ class _DelayedFetch:
 
     def _refused(self, wanted: PartitionFetch, code: ErrorCode) -> FetchPartitionData:
         self._is_absent_from(wanted)
-        return FetchPartitionData(wanted, ReadResult(-1, -1, -1, -1, _NO_RECORDS, 0), code, is_urgent=True)
+        return _not_read(wanted, code)
 
     def _read_partition(self, wanted: PartitionFetch, max_bytes: int, min_one_batch: bool) -> FetchPartitionData:
         handler, params = self._handler, self._params
@@ -229,6 +256,8 @@ class _DelayedFetch:
             if topic is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
             topic_partition = wanted.topic_partition = TopicPartition(topic, wanted.key[1])
+        if params.rights is not None and not params.rights.may_read(topic_partition.topic):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         partition = handler.replicas.partition(topic_partition)
         partition.counters.total_fetch_requests += 1
         is_throttled = False
@@ -369,7 +398,9 @@ class _DelayedFetch:
 
     def _without_zstd(self, data: FetchPartitionData) -> FetchPartitionData:
         """Refuse a topic with compression.type=zstd, whatever its batches are, as
-        Apache's brokers do (KIP-110)."""
+        Apache's brokers do (KIP-110), except to readers that must not know how it is compressed."""
+        if data.error_code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            return data
         topic_partition = data.wanted.topic_partition
         partition = None if topic_partition is None else self._handler.replicas.get(topic_partition)
         if partition is None or partition.log.config.codec != CompressionType.ZSTD:
