@@ -305,6 +305,7 @@ class Producing:
             clock.wall_ms(),
             clock,
             self.coordinators.verifier,
+            None,
         )
         for step in work:
             if step is not None:

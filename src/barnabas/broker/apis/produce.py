@@ -17,15 +17,18 @@ If a request names a partition twice, the last records count.
   (KIP-890).
 - 13: topic ids instead of names (KIP-516).
 
-Errors: INVALID_REQUIRED_ACKS, INVALID_TOPIC_EXCEPTION (an internal topic), INVALID_RECORD,
-CORRUPT_MESSAGE, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
-UNSUPPORTED_COMPRESSION_TYPE, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
-NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, NOT_ENOUGH_REPLICAS,
-NOT_ENOUGH_REPLICAS_AFTER_APPEND, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
-REQUEST_TIMED_OUT; of transactions: INVALID_PRODUCER_ID_MAPPING (records of several producers),
-INVALID_TXN_STATE and TRANSACTION_ABORTABLE (a partition that is not part of the transaction),
-CONCURRENT_TRANSACTIONS (version 12: the transaction before is not over),
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED (transactional batches without a transactional id).
+Rights: WRITE on each topic; WRITE on the transactional id where a batch is transactional. A request
+without the latter fails as a whole.
+
+Errors: TOPIC_AUTHORIZATION_FAILED, INVALID_REQUIRED_ACKS, INVALID_TOPIC_EXCEPTION (an internal
+topic), INVALID_RECORD, CORRUPT_MESSAGE, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE,
+RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
+NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, REQUEST_TIMED_OUT; of transactions:
+INVALID_PRODUCER_ID_MAPPING (records of several producers), INVALID_TXN_STATE and
+TRANSACTION_ABORTABLE (a partition that is not part of the transaction), CONCURRENT_TRANSACTIONS
+(version 12: the transaction before is not over), TRANSACTIONAL_ID_AUTHORIZATION_FAILED (also
+transactional batches without a transactional id).
 """
 
 from collections.abc import Callable
@@ -41,6 +44,7 @@ from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
 from barnabas.broker.apis.leader_hints import LeaderHints
 from barnabas.broker.apis.request_sizes import LIMIT_OF_ALL
+from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.replication.delayed_produce import DelayedProduce
 from barnabas.broker.replication.produce_append import (
@@ -55,11 +59,13 @@ from barnabas.broker.replication.produce_append import (
     append,
     perform_wait,
 )
+from barnabas.broker.replication.produce_rights import ProduceRights
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.replication.transaction_verification import AddPartitionsToTxnManager
 from barnabas.broker.requests.purgatory import Purgatory
-from barnabas.broker.requests.request import Request
+from barnabas.broker.requests.request import ClientFacts, Request
 from barnabas.log.conversion import RejectedRecordsError
+from barnabas.security.acls import AclOperation
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.produce import (
@@ -85,6 +91,7 @@ class Parts(NamedTuple):
 
     clock: Clock
     runner: Runner
+    auth_helper: AuthHelper
     purgatory: Purgatory
     metadata: MetadataCache
     replicas: ReplicaManager
@@ -98,7 +105,8 @@ def handle(parts: Parts, request: Request) -> None:
 
 def _produce(parts: Parts, request: Request) -> AppendTask[None]:
     produce = yield from read_message(request.message, request.version, request.client_id, parts.metadata.topic_name)
-    yield from append(parts.replicas, [produce], parts.clock.wall_ms(), parts.clock, parts.transaction_verifier)
+    rights = rights_of(parts.auth_helper, request.client)
+    yield from append(parts.replicas, [produce], parts.clock.wall_ms(), parts.clock, parts.transaction_verifier, rights)
     delayed = DelayedProduce(parts.replicas)
     reply = partial(_reply, parts, request, produce)
     if delayed.add_request(produce):
@@ -107,6 +115,13 @@ def _produce(parts: Parts, request: Request) -> AppendTask[None]:
         request.waiter = delayed.wait(
             parts.purgatory, produce.options.timeout_ms, lambda: None if produce.waiting else reply()
         )
+
+
+def rights_of(auth_helper: AuthHelper, client: ClientFacts) -> ProduceRights | None:
+    """What a client may write to; None if that is everything."""
+    if not auth_helper.is_enabled:
+        return None
+    return ProduceRights(partial(auth_helper.authorize_client, client, ApiKey.PRODUCE, AclOperation.WRITE))
 
 
 def _reply(parts: Parts, request: Request, produce: Produce) -> None:
@@ -267,6 +282,7 @@ API = ApiHandler(
     lambda services: Parts(
         services.clock,
         services.runner,
+        services.auth_helper,
         services.purgatory,
         services.metadata,
         services.replicas,

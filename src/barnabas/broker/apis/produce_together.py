@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable
 
 from barnabas.base.files import FileSlice
 from barnabas.base.tasks import Beside, done_here
-from barnabas.broker.apis.produce import Parts, response_to
+from barnabas.broker.apis.produce import Parts, response_to, rights_of
 from barnabas.broker.apis.produce_parts import ReadProduce, read_parts
 from barnabas.broker.apis.produce_template import Templates
 from barnabas.broker.cluster.steps import Wait
@@ -84,12 +84,13 @@ class ProduceTogether:
         if not requests:
             return start, [], None
         parts = self._parts
-        work = append(parts.replicas, produced, now_ms, parts.clock, parts.transaction_verifier)
+        rights = rights_of(parts.auth_helper, client)
+        work = append(parts.replicas, produced, now_ms, parts.clock, parts.transaction_verifier, rights)
         is_under_way = False
         step: Beside | Wait | None = None
         for step in work:  # there is none in what is usual
             done = sum(produce.is_appended for produce in produced)
-            is_under_way = step is not None or any(produce.outcomes for produce in produced[done:])
+            is_under_way = step is not None or any(produce.is_under_way for produce in produced[done:])
             del requests[done + is_under_way :], produced[done + is_under_way :]
             if is_under_way:
                 break

@@ -4,9 +4,10 @@ A `Produce` says what is to be done, whichever reader read it from the request's
 (`barnabas.broker.apis.produce`). `append` does it, for all requests that arrived together, and
 leaves a `BatchOutcome` for each of their partitions.
 
-- Each batch is decided here: what the request may ask for (`check_request`), for a topic
-  (`check_topic`) and with a batch (`check_attributes`), whether this broker takes appends there
-  (`ReplicaManager.appendable`), and what the log makes of the batch.
+- Each batch is decided here: what its sender may write to (`produce_rights`), what the request may
+  ask for (`check_request`), for a topic (`check_topic`) and with a batch (`check_attributes`),
+  whether this broker takes appends there (`ReplicaManager.appendable`), and what the log makes of
+  the batch.
 - The batches of one partition that come one after the other are a run: they become one write.
   A batch about which the log must decide more than its offsets is appended by itself, behind
   those before it.
@@ -23,6 +24,8 @@ In Kafka: `ReplicaManager.appendRecords` and `appendToLocalLog`, `ProduceRequest
 
 import logging
 from collections.abc import Callable, Generator, Iterable, Sequence
+from itertools import compress
+from operator import not_
 from typing import Any, NamedTuple, TypeVar
 
 from barnabas.base.clock import Clock
@@ -32,6 +35,7 @@ from barnabas.base.tuples import new_tuple
 from barnabas.broker.cluster.steps import Wait
 from barnabas.broker.metadata.internal_topics import INTERNAL_TOPICS
 from barnabas.broker.replication.partition import ALL_IN_SYNC, Partition
+from barnabas.broker.replication.produce_rights import ProduceRights
 from barnabas.broker.replication.produce_transactions import (
     ProduceTransaction,
     check_outside_transaction,
@@ -69,6 +73,8 @@ _MOST_RUNS = 16
 files, shows only then.
 """
 _NO_RECORDS = memoryview(b"")
+_ASKED_A_TURN = 1024
+"""Some 2 ms."""
 PRODUCE_TOPIC_IDS = 13
 """The first version that names topics by their ids."""
 _ZSTD = 7
@@ -200,6 +206,11 @@ class Produce:
                 return False
         return True
 
+    @property
+    def is_under_way(self) -> bool:
+        """Whether others may have had their turn since its append began."""
+        return bool(self.outcomes) or not self._borrows
+
     def own_batches(self) -> None:
         """Others get their turn: copy what is not appended out of the connection's buffer."""
         if len(self.outcomes) == len(self.batches):
@@ -211,21 +222,29 @@ class Produce:
                 self.batches[number] = memoryview(bytearray(records)), header
 
 
-def check_request(options: ProduceOptions) -> None:
-    """Whether a request may be served. Raises `KafkaError` INVALID_REQUIRED_ACKS.
+def check_request(produce: Produce, rights: ProduceRights | None) -> None:
+    """Whether a request may be served.
 
-    In Kafka: `ReplicaManager.isValidRequiredAcks`.
+    Raises `KafkaError`: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, INVALID_REQUIRED_ACKS.
+
+    In Kafka: also `ReplicaManager.isValidRequiredAcks`.
     """
+    options = produce.options
+    if rights is not None:
+        rights.check_transactional_id(options.transactional_id, (header for _, header in produce.batches))
     if not ALL_IN_SYNC <= options.acks <= 1:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
 
 
-def check_topic(options: ProduceOptions, topic: str) -> None:
+def check_topic(options: ProduceOptions, topic: str, rights: ProduceRights | None) -> None:
     """Whether a request may append to a topic.
 
-    Raises `KafkaError`: UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION (internal)."""
+    Raises `KafkaError`: UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION
+    (internal)."""
     if not topic and options.version >= PRODUCE_TOPIC_IDS:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+    if rights is not None and not rights.may_write(topic):
+        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if topic in INTERNAL_TOPICS and options.client_id != _ADMIN_CLIENT:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
 
@@ -252,15 +271,16 @@ def append(
     now_ms: int,
     clock: Clock,
     transaction_verifier: AddPartitionsToTxnManager,
+    rights: ProduceRights | None,
 ) -> AppendTask[None]:
     """Append what requests have, in their order; their outcomes say what came of it.
 
-    ``now_ms`` is wall time. Others may have their turn at each yield; after that the ``clock``
-    gives the time again. What is behind the request under way may be taken from ``requests`` then.
-    Nothing is appended behind a failed request with acks 0, whose answer is the end of its
-    connection.
+    ``now_ms`` is wall time. ``rights`` are those of the sender, None if it may do everything.
+    Others may have their turn at each yield; after that the ``clock`` gives the time again. What is
+    behind the request under way may be taken from ``requests`` then. Nothing is appended behind a
+    failed request with acks 0, whose answer is the end of its connection.
     """
-    runs = _Runs(replicas, now_ms, clock)
+    runs = _Runs(replicas, now_ms, clock, rights)
     opened = runs.opened
     is_over = clock.time_slice() if len(requests) > 1 or len(requests[0].partitions) > 1 else None
     checked: ProduceOptions | None = None
@@ -269,13 +289,13 @@ def append(
         transaction: ProduceTransaction | None = None
         try:
             if options is not checked:  # those of a producer's single batches are the same object
-                check_request(options)
+                check_request(produce, rights)
                 if options.transactional_id is not None or len(batches) > 1:
                     transaction = yield from _begin_transaction(runs, produce, transaction_verifier)
                 else:
                     checked = options
         except KafkaError as error:
-            outcomes += [not_appended(error) for _ in produce.partitions]
+            outcomes += yield from _refuse_all(runs, produce, error)
         for number in range(len(outcomes), len(batches)):
             topic_partition, (records, header) = produce.partitions[number], batches[number]
             try:
@@ -312,6 +332,29 @@ def append(
     runs.write()
 
 
+def _refuse_all(runs: "_Runs", produce: Produce, error: KafkaError) -> AppendTask[list[BatchOutcome]]:
+    """The outcomes of a request that failed as a whole; the sender's missing rights come first."""
+    if runs.rights is None or error.code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+        return [not_appended(error) for _ in produce.partitions]
+    yield from _ask_rights(runs, produce)
+    denied = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return [not_appended(denied if runs.denies(produce.options, topic) else error) for topic, _ in produce.partitions]
+
+
+def _ask_rights(runs: "_Runs", produce: Produce) -> AppendTask[None]:
+    """Find out which topics of a request its sender may write to.
+
+    What came before the request is written when others have their turn.
+    """
+    for number, (topic, _) in enumerate(produce.partitions, 1):
+        runs.denies(produce.options, topic)
+        if not number % _ASKED_A_TURN:
+            runs.write()
+            produce.own_batches()
+            yield None
+            runs.begin_turn()
+
+
 def _begin_transaction(
     runs: "_Runs", produce: Produce, transaction_verifier: AddPartitionsToTxnManager
 ) -> AppendTask[ProduceTransaction | None]:
@@ -320,11 +363,17 @@ def _begin_transaction(
     What came before the request is written first, because others may append to the same logs
     meanwhile. Raises `KafkaError`.
     """
-    options = produce.options
+    options, partitions = produce.options, produce.partitions
     headers = [header for _, header in produce.batches]
     if options.transactional_id is None:
         check_outside_transaction(headers)
         return None
+    if runs.rights is not None:
+        # The coordinator must not add a partition that the sender may not write to.
+        yield from _ask_rights(runs, produce)
+        are_denied = [runs.denies(options, topic) for topic, _ in partitions]
+        partitions = list(compress(partitions, map(not_, are_denied)))
+        headers = list(compress(headers, map(not_, are_denied)))
     producer = check_producer(headers)
     if producer is None:
         return None
@@ -335,7 +384,7 @@ def _begin_transaction(
             options.transactional_id, *producer, version >= _TRANSACTION_ABORTABLE, version >= _LEAVES_ADDING
         ),
     )
-    transaction.start(runs.replicas, produce.partitions, headers, runs.now_ms)
+    transaction.start(runs.replicas, partitions, headers, runs.now_ms)
     if transaction.must_wait:
         runs.write()
         produce.own_batches()
@@ -385,13 +434,19 @@ class _Run(NamedTuple):
 class _Runs:
     """The runs of one turn."""
 
-    __slots__ = ("_clock", "now_ms", "opened", "replicas")
+    __slots__ = ("_clock", "now_ms", "opened", "replicas", "rights")
 
-    def __init__(self, replicas: ReplicaManager, now_ms: int, clock: Clock) -> None:
+    def __init__(self, replicas: ReplicaManager, now_ms: int, clock: Clock, rights: ProduceRights | None) -> None:
         self.replicas = replicas
+        self.rights = rights
         self.now_ms = now_ms
         self._clock = clock
         self.opened: dict[TopicPartition, _Run] = {}
+
+    def denies(self, options: ProduceOptions, topic: str) -> bool:
+        """Whether the sender may not write to a topic."""
+        is_named = bool(topic) or options.version < PRODUCE_TOPIC_IDS
+        return self.rights is not None and is_named and not self.rights.may_write(topic)
 
     def begin_turn(self) -> None:
         """Others had their turn: appends may have happened since, and none of these may have an
@@ -403,7 +458,7 @@ class _Runs:
         """A run for a partition, behind the one that there is. Raises `KafkaError`."""
         if self.opened and topic_partition in self.opened:
             self.write((topic_partition,))
-        check_topic(options, topic_partition.topic)
+        check_topic(options, topic_partition.topic, self.rights)
         partition = self.replicas.appendable(topic_partition, options.acks, topic_id)
         batches = partition.log.begin_run(partition.leader_epoch, self.now_ms)
         run: _Run = new_tuple(_Run, (partition, batches, batches.add, options, Appended()))
@@ -460,11 +515,12 @@ class _Runs:
                 appended.log_start_offset = partition.log.bounds.log_start_offset
 
     def refuse(self, topic: str, error: KafkaError) -> BatchOutcome:
-        """The outcome of a batch that was not appended. It counts, too."""
-        counters = self.replicas.topic_stats.find(topic)
-        counters.total_produce_requests += 1
-        if error.code not in _NOT_COUNTED:
-            counters.failed_produce_requests += 1
+        """The outcome of a batch that was not appended. It counts if it was allowed."""
+        if error.code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            counters = self.replicas.topic_stats.find(topic)
+            counters.total_produce_requests += 1
+            if error.code not in _NOT_COUNTED:
+                counters.failed_produce_requests += 1
         # The error is kept until the answer, and would keep the frames that it passed,
         # with the records in them.
         error.__traceback__ = error.__context__ = error.__cause__ = None

@@ -1,0 +1,43 @@
+"""What the sender of Produce requests may write to.
+
+Each resource is asked for once in all requests that arrived together on one connection, however
+many batches and partitions they have.
+
+In Kafka: the authorizations of `KafkaApis.handleProduceRequest`.
+"""
+
+from collections.abc import Callable, Iterable
+
+from barnabas.security.acls import ResourceType
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.records.batch_header import TRANSACTIONAL, HeaderFields
+
+__all__ = ["ProduceRights"]
+
+
+class ProduceRights:
+    """The rights of one sender, as of now."""
+
+    __slots__ = ("_decided", "_may_write")
+
+    def __init__(self, may_write: Callable[[ResourceType, str], bool]) -> None:
+        """``may_write`` says whether the sender has WRITE on a resource."""
+        self._may_write = may_write
+        self._decided: dict[str, bool] = {}
+
+    def may_write(self, topic: str) -> bool:
+        """Whether the sender may append to a topic."""
+        is_allowed = self._decided.get(topic)
+        if is_allowed is None:
+            is_allowed = self._decided[topic] = self._may_write(ResourceType.TOPIC, topic)
+        return is_allowed
+
+    def check_transactional_id(self, transactional_id: str | None, headers: Iterable[HeaderFields]) -> None:
+        """Whether the sender may append batches with these headers in a transaction.
+
+        Raises `KafkaError` TRANSACTIONAL_ID_AUTHORIZATION_FAILED, for the whole request.
+        """
+        if any(header[5] & TRANSACTIONAL for header in headers) and (
+            transactional_id is None or not self._may_write(ResourceType.TRANSACTIONAL_ID, transactional_id)
+        ):
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
