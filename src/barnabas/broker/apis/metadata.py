@@ -46,9 +46,7 @@ from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from barnabas.wire.kafka.primitives import read_uvarint
 
-__all__ = ["API", "CLUSTER_OPERATIONS"]
-
-CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
+__all__ = ["API"]
 
 _MOST_UNKNOWN = 10_000
 """A request may name twice as many topics as there are, and this many more: clients ask for topics
