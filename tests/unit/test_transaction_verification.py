@@ -512,12 +512,12 @@ def test_questions_without_an_answer_do_not_fill_the_memory(producing: Producing
 
 @pytest.mark.parametrize(
     ("version", "level", "adds"),
-    [(LEAVES_ADDING, 2, True), (LEAVES_ADDING, 1, False), (WITH_ABORTABLE, 2, False)],
+    [(LEAVES_ADDING, 2, True), (LEAVES_ADDING, 1, True), (LEAVES_ADDING, 0, False), (WITH_ABORTABLE, 2, False)],
 )
 def test_partitions_are_added_for_clients_that_leave_that_to_the_broker(
     producing: Producing, version: int, level: int, adds: bool
 ) -> None:
-    """Where the cluster has finalized transaction.version 2. Else they must have done it."""
+    """Where the cluster has finalized transaction.version. Else they must have done it."""
     producing.coordinators.transaction_version = level
     request = producing.request(transactional(), version=version)
     work = producing.begin(request)

@@ -394,45 +394,52 @@ def test_with_version_2_brokers_add_the_partition_of_a_group(broker_of_version_2
 
 
 @pytest.fixture(params=[1, 0])
-def downgraded(request: pytest.FixtureRequest) -> Iterator[tuple[Broker, Callable[[], None]]]:
-    """A broker of version 2, and what takes the cluster to a lower level."""
+def downgraded(request: pytest.FixtureRequest) -> Iterator[tuple[Broker, Callable[[], int]]]:
+    """A broker of version 2, and what takes the cluster to a lower level and returns it."""
     with Cluster(brokers=1, features={TRANSACTION_VERSION: 2}) as cluster:
         broker = Broker(cluster)
 
-        def downgrade() -> None:
+        def downgrade() -> int:
             update = FeatureUpdateKey(feature=TRANSACTION_VERSION, max_version_level=request.param, upgrade_type=2)
             answer = ask(broker.port, UpdateFeaturesRequest(feature_updates=[update]), 1)
             assert (answer.error_code, answer.results[0].error_code) == (E.NONE, E.NONE)
+            return int(request.param)
 
         yield broker, downgrade
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
 def test_a_transaction_that_a_downgrade_meets_ends_whole(
-    downgraded: tuple[Broker, Callable[[], None]], is_commit: bool
+    downgraded: tuple[Broker, Callable[[], int]], is_commit: bool
 ) -> None:
-    """Its client still speaks version 2. It keeps its epoch, and what it sends for another
-    transaction without adding partitions is refused: nothing of it is written."""
+    """Its client still speaks version 2, and gets its next epoch. It goes on at level 1. At level 0
+    what it sends without adding partitions is refused: nothing of it is written."""
     broker, downgrade = downgraded
     producer = broker.producer("down", broker.topic())
     assert _repeated(lambda: producer.produce(0, version=LEAVES_ADDING)) == E.NONE
     assert producer.commit_offset("g-down", 5, version=5) == E.NONE
-    downgrade()
+    level = downgrade()
     epoch = producer.epoch
     assert producer.end_with_an_epoch(is_commit=is_commit) == E.NONE
     ends_at(broker, producer.topic, 2)
     assert broker.ended(producer.topic) == (0 if is_commit else 1, 2)
-    assert producer.epoch == epoch
+    assert producer.epoch == epoch + 1  # sequences begin at 0 again
     committed = (E.NONE, 5 if is_commit else -1)
     eventually(lambda: broker.group_offset("g-down", producer.topic) == committed, what="the group has its offset")
-    assert _repeated(lambda: producer.produce(1, version=LEAVES_ADDING)) == E.TRANSACTION_ABORTABLE
+    if level:
+        assert _repeated(lambda: producer.produce(0, version=LEAVES_ADDING)) == E.NONE
+        assert producer.end_with_an_epoch() == E.NONE
+        ends_at(broker, producer.topic, 4)
+        assert producer.epoch == epoch + 2
+        return
+    assert _repeated(lambda: producer.produce(0, version=LEAVES_ADDING)) == E.TRANSACTION_ABORTABLE
     assert producer.commit_offset("g-down", 6, version=5) == E.TRANSACTION_ABORTABLE
     assert broker.ended(producer.topic) == (0 if is_commit else 1, 2)
     assert broker.group_offset("g-down", producer.topic) == committed
 
 
 def test_a_producer_goes_on_in_version_1_behind_a_downgrade(
-    downgraded: tuple[Broker, Callable[[], None]],
+    downgraded: tuple[Broker, Callable[[], int]],
 ) -> None:
     """When it has connected again: with a new epoch, and partitions that it adds. Its older one
     is fenced."""

@@ -4,8 +4,9 @@ Commits or aborts a producer's transaction (KIP-98). The answer says that this i
 are written to all partitions afterwards, and the next transaction begins when they are.
 
 - 2: PRODUCER_FENCED, INVALID_PRODUCER_EPOCH before.
-- 5: the answer has the epoch, and perhaps the producer id, for the next transaction, where
-  transaction.version 2 is finalized (KIP-890).
+- 5: the answer has the epoch, and perhaps the producer id, for the next transaction (KIP-890).
+  Clients send it where transaction.version 2 is finalized, and after a downgrade until they connect
+  again.
 
 Needs WRITE on the transactional id.
 

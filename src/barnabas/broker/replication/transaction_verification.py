@@ -7,9 +7,9 @@ no coordinator knows and that never ends. So the first batch of a transaction in
 `AddPartitionsToTxnManager` asks the coordinator with a verify-only AddPartitionsToTxn, and the log
 takes the batch if the answer is good and the guard is still there.
 
-From transaction.version 2 on, clients leave it to the brokers to add partitions to a transaction.
-Then the same request adds the partition, and the batch is appended once the coordinator has stored
-that.
+Where transaction.version 2 is finalized, clients leave it to the brokers to add partitions to a
+transaction, and after a downgrade to 1 until they connect again. Then the same request adds the
+partition, and the batch is appended once the coordinator has stored that.
 
 One request is under way to each coordinator. What is to be asked meanwhile goes in the next one,
 with each transactional id once in a request. Where a producer asks again about a partition before
@@ -30,7 +30,6 @@ from barnabas.base.settings import Values
 from barnabas.broker.cluster.channels import ChannelError
 from barnabas.broker.cluster.steps import Ask, Done, Steps, Wait
 from barnabas.broker.metadata.cache import MetadataCache
-from barnabas.broker.metadata.features import TRANSACTION_V2
 from barnabas.broker.metadata.internal_topics import TRANSACTIONS_TOPIC, partition_of
 from barnabas.log.partition_log import PartitionLog, refresh_producers
 from barnabas.log.producer_state import WITHOUT_VERIFICATION, VerificationGuard
@@ -169,7 +168,8 @@ class AddPartitionsToTxnManager:
 
     def begin(self, producer: TransactionalProducer) -> "TransactionVerification":
         """Begin to verify what a request has for a transaction."""
-        adds = producer.leaves_adding and self._transaction_version() >= TRANSACTION_V2
+        # At level 0 a broker of Apache Kafka 3.9 may coordinate it. It raises no epoch at the end.
+        adds = producer.leaves_adding and self._transaction_version() > 0
         is_enabled = (self.is_enabled and self.can_ask) or adds
         return TransactionVerification(self, producer, adds=adds, is_enabled=is_enabled)
 

@@ -29,6 +29,7 @@ from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.coordinators.service import CoordinatorLoader
 from barnabas.broker.metadata.cache import MetadataCache
+from barnabas.broker.metadata.features import TRANSACTION_V2
 from barnabas.broker.metadata.internal_topics import TRANSACTIONS_TOPIC, partition_of
 from barnabas.broker.replication.delayed_produce import DelayedProduce
 from barnabas.broker.replication.partition import ALL_IN_SYNC, Partition
@@ -227,9 +228,12 @@ class TransactionService:
         to: Callable[[ProducerAnswer], None],
         raises_epoch: bool = False,
     ) -> None:
-        """Commit or abort the producer's transaction; ``raises_epoch``: as in version 2, where that
-        is finalized."""
-        version = self._transaction_version() if raises_epoch else 0
+        """Commit or abort the producer's transaction; ``raises_epoch``: as in version 2.
+
+        What the client speaks decides, not the level that is finalized: with an answer of version 2
+        it begins its sequences anew, which must be in an epoch of its own.
+        """
+        version = TRANSACTION_V2 if raises_epoch else 0
         self._perform(self.coordinator.end(sender, committed, to, self._now(), version))
 
     # Effects
