@@ -14,6 +14,7 @@ from barnabas.client import (
     TransactionError,
 )
 from barnabas.testing import VirtualCluster, VirtualProducer, simulate
+from barnabas.testing.simulation.feature_updates import feature_update
 
 SENDING = {"transactional.id": "till", "transaction.timeout.ms": "5000", "delivery.timeout.ms": "4000"}
 READING = {"auto.offset.reset": "earliest"}
@@ -258,6 +259,30 @@ def test_a_marker_that_waits_for_replicas_holds_no_order_of_the_controller_back(
         "transaction.state.log.min.isr": "1",
     }
     assert simulate(scenario, brokers=3, settings=settings).value < 3
+
+
+def test_the_epoch_is_raised_before_the_first_transaction_of_version_2() -> None:
+    """The last one of version 1 may wait for its markers, and had the same epoch."""
+
+    async def scenario(cluster: VirtualCluster) -> list[int]:
+        await cluster.create_topic("orders")
+        producer = await _till(cluster)
+        transactions = producer._transactions
+        assert transactions is not None
+        epochs = []
+        for value in ("tea", "coffee", "cake", "milk"):
+            async with producer.transaction():
+                await producer.send("orders", value)
+                epochs.append(transactions.identity[1])
+            if value == "tea":
+                finalize = feature_update("transaction.version", 2, before=0)
+                assert cluster.controller is not None
+                await cluster._link().channels().send(cluster.controller, finalize, version=1)
+                transactions._coordinators.clear()  # so it asks again what is finalized
+        assert await _values(cluster, READING) == ["tea", "coffee", "cake", "milk"]
+        return [epoch - epochs[0] for epoch in epochs]
+
+    assert simulate(scenario, brokers=1).value == [0, 0, 1, 2]
 
 
 async def _topic_led_by(cluster: VirtualCluster, name: str, fits: Callable[[int | None], bool]) -> str:

@@ -8,7 +8,9 @@ raised after the abort (KIP-360), so that no late copy of the batch can join a l
 With version 2 (KIP-890) brokers add the partitions, and the answer to EndTxn has another epoch for
 the next transaction. A transaction keeps the version that it began with: version 2 where the
 cluster has finalized ``transaction.version`` 2. Like other clients, this one learns that from the
-brokers when it connects to a coordinator.
+brokers when it connects to a coordinator. Before its first transaction of version 2 it raises the
+epoch, as Java's producer does: the last one of version 1 may still wait for its markers, and
+leaders would take records of the same epoch for a part of it.
 
 Counterpart: ``TransactionManager`` of Kafka's producer.
 """
@@ -146,7 +148,6 @@ class TransactionManager:
         self._enter(_STATE.IN_TRANSACTION)
         self._added.clear()
         self._has_offsets = False
-        self._is_version_2 = self._finalized >= TRANSACTION_V2
 
     @property
     def is_open(self) -> bool:
@@ -201,6 +202,7 @@ class TransactionManager:
         if self.state is not _STATE.UNINITIALIZED:
             raise ConfigurationError(f"{self.transactional_id}: init_transactions is called once")
         await self._init_producer_id(_NEW_PRODUCER, timeout_s)
+        self._is_version_2 = self._finalized >= TRANSACTION_V2
         self._enter(_STATE.READY)
 
     async def _init_producer_id(self, known: tuple[int, int], timeout_s: float) -> None:
@@ -321,9 +323,16 @@ class TransactionManager:
             self._added.clear()
             self._has_offsets = False
             self._take_next_identity(response)
+        self._choose_version()
         if self._raises_epoch:
             await self._init_producer_id(self.identity, timeout_s)
         self._enter(_STATE.READY)
+
+    def _choose_version(self) -> None:
+        """The version of the next transaction."""
+        was_version_2, self._is_version_2 = self._is_version_2, self._finalized >= TRANSACTION_V2
+        if self._is_version_2 and not was_version_2:
+            self._raises_epoch = True
 
     def _take_next_identity(self, response: EndTxnResponse) -> None:
         """In version 2 the answer has the epoch of the next transaction."""
