@@ -23,6 +23,7 @@ from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.cluster.znodes import CONTROLLER_EPOCH
 from barnabas.broker.configuration import definitions as broker_settings
 from barnabas.broker.configuration.broker_config import BrokerConfig
+from barnabas.broker.coordinators.confirmation import LeadershipConfirmation
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.metadata.features import FeatureCache
 from barnabas.broker.replication.delayed_fetch import FetchHandler
@@ -274,6 +275,7 @@ class DataPath:
                 timeout_ms=self.config["request.timeout.ms"],
                 call_later=self.timers,
             ),
+            "leadership_confirmation": LeadershipConfirmation(0, self.replicas, self.metadata, lambda: True),
             "files": self.files,
             "purgatory": self.purgatory,
             "metadata": self.metadata,

@@ -53,6 +53,7 @@ from barnabas.broker.configuration.scram_credentials import ScramCredentials
 from barnabas.broker.configuration.service import ConfigManager
 from barnabas.broker.configuration.stand_in_credentials import SECRET_BYTES
 from barnabas.broker.controller.service import Controller, ControllerSettings
+from barnabas.broker.coordinators.confirmation import LeadershipConfirmation
 from barnabas.broker.groups.service import GroupService
 from barnabas.broker.membership.death_watch.service import DeathWatch
 from barnabas.broker.membership.service import BrokerLifecycle, LifecycleDependencies
@@ -437,6 +438,21 @@ class BrokerComponents:
         """What the modules of `barnabas.broker.apis` take their parts from."""
         environment = self.environment
         later = LaterAnswers(self.interpreter.start, environment.call_later, environment.config)
+        control_requests = ControlRequests(
+            self.runner.lane(),
+            lambda: self.broker_epoch,
+            self.replicas,
+            self.interpreter.start,
+            now_ms=environment.clock.monotonic_ms,
+            timeout_ms=environment.config["request.timeout.ms"],
+            call_later=environment.call_later,
+        )
+        leadership_confirmation = LeadershipConfirmation(
+            environment.broker_id,
+            self.replicas,
+            self.metadata,
+            lambda: environment.coordination.is_connected and control_requests.has_addressed,
+        )
         return Services(
             broker_id=environment.broker_id,
             config=environment.config,
@@ -448,15 +464,8 @@ class BrokerComponents:
             acls=self.acls,
             first_updates=self.first_updates,
             at_controller=AtController(self.first_updates, later, lambda: self.controller.is_active),
-            control_requests=ControlRequests(
-                self.runner.lane(),
-                lambda: self.broker_epoch,
-                self.replicas,
-                self.interpreter.start,
-                now_ms=environment.clock.monotonic_ms,
-                timeout_ms=environment.config["request.timeout.ms"],
-                call_later=environment.call_later,
-            ),
+            control_requests=control_requests,
+            leadership_confirmation=leadership_confirmation,
             files=environment.files,
             purgatory=self.purgatory,
             metadata=self.metadata,

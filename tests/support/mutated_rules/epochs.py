@@ -41,6 +41,20 @@ RULES = [
         "test_broker_control_plane.py::test_an_epoch_to_which_no_controller_was_elected_changes_nothing",
     ),
     Rule(
+        "a coordinator that may have been replaced asks before it answers",
+        "broker/apis/offset_fetch.py",
+        "if parts.leadership_confirmation.is_needed:",
+        "if False:",
+        "test_coordinators_confirmation.py::test_a_replaced_coordinator_that_has_lost_its_session_gives_no_offsets",
+    ),
+    Rule(
+        "a member that knows a later leader epoch does not confirm an earlier one",
+        "broker/coordinators/confirmation.py",
+        "return len(codes) == 1 and codes[0] in _NO_LEADER_OF_A_LATER_EPOCH",
+        "return True",
+        "test_coordinators_confirmation.py::test_a_member_that_does_not_confirm_makes_the_coordinator_doubtful",
+    ),
+    Rule(
         "the controller epoch does not go back",
         "broker/replication/replica_manager.py",
         "        if epoch < self.controller_epoch:\n            return False\n",

@@ -76,6 +76,7 @@ class ControlRequests:
         self._broker_epoch = broker_epoch
         self._replicas = replicas
         self._start = start
+        self._addressed_epoch = _NO_EPOCH
         self._elected_epoch = _NO_EPOCH
         """The highest epoch that was read from ``/controller_epoch``."""
         self._unconfirmed: deque[_Waiting] = deque()
@@ -108,6 +109,13 @@ class ControlRequests:
             raise KafkaError(ErrorCode.STALE_BROKER_EPOCH)
         if not self._replicas.accept_controller_epoch(controller_epoch):
             raise KafkaError(ErrorCode.STALE_CONTROLLER_EPOCH)
+        self._addressed_epoch = max(self._addressed_epoch, broker_epoch)
+
+    @property
+    def has_addressed(self) -> bool:
+        """Whether the controller has sent a request since the broker registered last."""
+        broker_epoch = self._broker_epoch()
+        return broker_epoch != _NO_EPOCH and self._addressed_epoch >= broker_epoch
 
     def _begin(self, request: Request, work: Task[None]) -> None:
         self._lane.start(work, failed=answer_failure, about=request)

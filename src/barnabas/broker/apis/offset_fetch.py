@@ -18,15 +18,18 @@ NOT_COORDINATOR, INVALID_GROUP_ID, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID.
 from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from barnabas.base.ids import ZERO_UUID, Uuid
+from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.base.tasks import Runner, Task, list_of
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.later import serve
+from barnabas.broker.apis.later import LaterAnswers, serve
 from barnabas.broker.apis.rights import allowed_names
 from barnabas.broker.authorizer.auth_helper import AuthHelper
+from barnabas.broker.cluster.steps import Steps
+from barnabas.broker.coordinators.confirmation import LeadershipConfirmation
 from barnabas.broker.groups.queries import fetch_offsets
 from barnabas.broker.groups.service import GroupService
 from barnabas.broker.metadata.cache import MetadataCache
+from barnabas.broker.metadata.internal_topics import OFFSETS_TOPIC
 from barnabas.broker.requests.request import Request
 from barnabas.security.acls import AclOperation, ResourceType
 from barnabas.wire.kafka.api import ApiKey
@@ -54,13 +57,33 @@ class Parts(NamedTuple):
     """What the handler uses."""
 
     runner: Runner
+    later: LaterAnswers
     auth_helper: AuthHelper
     metadata: MetadataCache
     groups: GroupService
+    leadership_confirmation: LeadershipConfirmation
 
 
 def handle(parts: Parts, request: Request) -> None:
-    """Answer from memory."""
+    """Answer from memory, if that cannot be too old."""
+    if parts.leadership_confirmation.is_needed:
+        parts.later.answer(request, _fetch_when_confirmed(parts, request))
+    else:
+        serve(parts.runner, request, _fetch(parts, request))
+
+
+def _fetch_when_confirmed(parts: Parts, request: Request) -> Steps[None]:
+    message, coordinator = request.message, parts.groups.coordinator
+    if request.version >= _SEVERAL_GROUPS_SINCE_VERSION:
+        group_ids = [group.group_id for group in message.groups]
+    else:
+        group_ids = [message.group_id]
+    numbers = set()
+    for group_id in group_ids:
+        yield None
+        numbers.add(coordinator.partition_for(group_id))
+    for number in sorted(numbers):
+        yield from parts.leadership_confirmation.confirm(TopicPartition(OFFSETS_TOPIC, number))
     serve(parts.runner, request, _fetch(parts, request))
 
 
@@ -214,6 +237,13 @@ API = ApiHandler(
     1,
     10,
     handle,
-    lambda services: Parts(services.runner, services.auth_helper, services.metadata, services.groups),
+    lambda services: Parts(
+        services.runner,
+        services.later,
+        services.auth_helper,
+        services.metadata,
+        services.groups,
+        services.leadership_confirmation,
+    ),
     fail,
 )

@@ -23,6 +23,7 @@ from barnabas.broker.configuration.config_helper import ConfigHelper
 from barnabas.broker.configuration.dynamic_config import DynamicConfig
 from barnabas.broker.configuration.repository import ConfigRepository
 from barnabas.broker.controller.service import Controller
+from barnabas.broker.coordinators.confirmation import LeadershipConfirmation
 from barnabas.broker.groups.service import GroupService
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.metadata.features import FeatureCache
@@ -59,6 +60,7 @@ class Services:
     first_updates: FirstUpdates
     at_controller: AtController
     control_requests: ControlRequests
+    leadership_confirmation: LeadershipConfirmation
     files: Files
     purgatory: Purgatory
     metadata: MetadataCache
