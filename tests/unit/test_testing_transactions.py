@@ -255,6 +255,7 @@ def test_a_marker_that_waits_for_replicas_holds_no_order_of_the_controller_back(
     settings = {
         "replica.lag.time.max.ms": "20000",
         "request.timeout.ms": "30000",
+        "transaction.state.log.num.partitions": "9",  # each broker leads some
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",
     }
