@@ -238,7 +238,7 @@ def consume(settings: dict[str, str], topic: str, mb: int) -> float:
     consumer.assign([TopicPartition(topic, 0, 0)])
     left, start = mb * 1024 + 1, 0.0
     while left:
-        messages = consumer.consume(5000, 10)
+        messages = consumer.consume(min(5000, left), 30)
         assert messages, "no records came"
         start = start or time.perf_counter()
         left -= len(messages)

@@ -209,9 +209,10 @@ def test_an_administrative_request_has_a_line_for_each_resource_with_its_result(
     asked.reply(response)
     assert broker.answers == [(response, None)]
     assert [text.partition(" on ")[2] for text in lines.texts] == [
-        "resource = Topic:LITERAL:new for request = CreateTopics with resourceRefCount = 1, result = NONE",
+        "resource = Topic:LITERAL:new for request = CreateTopics with resourceRefCount = 1, result = NONE, "
+        "changes = new with partitions=1, replicationFactor=1",
         "resource = Topic:LITERAL:old for request = CreateTopics with resourceRefCount = 1, "
-        "result = TOPIC_ALREADY_EXISTS",
+        "result = TOPIC_ALREADY_EXISTS, changes = old with partitions=1, replicationFactor=1",
     ]
     assert [each["result"] for each in lines.objects] == ["NONE", "TOPIC_ALREADY_EXISTS"]
 

@@ -122,6 +122,12 @@ def changes_of(request: Request, name: str) -> list[str]:
     return found if len(found) <= MAX_SHOWN else [*found[:MAX_SHOWN], "and more"]
 
 
+def _topics(message: Any, name: str) -> Iterator[str]:
+    for topic in message.topics[:_MAX_LOOKED_AT]:
+        if name in (CLUSTER_NAME, topic.name):
+            yield f"{topic.name} with partitions={topic.num_partitions}, replicationFactor={topic.replication_factor}"
+
+
 def _created_acls(message: Any, _: str) -> Iterator[str]:
     for each in message.creations:
         yield "create " + _acl(
@@ -210,6 +216,7 @@ def _features(message: Any, _: str) -> Iterator[str]:
 
 
 _CHANGES: Mapping[ApiKey, Callable[[Any, str], Iterator[str]]] = {
+    ApiKey.CREATE_TOPICS: _topics,
     ApiKey.CREATE_ACLS: _created_acls,
     ApiKey.DELETE_ACLS: _deleted_acls,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _credentials,
