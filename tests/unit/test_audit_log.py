@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.base.tasks import done_here
 from barnabas.broker.authorizer.audit_log import AuditLog
 from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.authorizer.authorizer import Authorizer, VersionedAcls
@@ -129,6 +130,16 @@ def test_a_denied_operation_has_the_line_that_kafka_writes(lines: Lines) -> None
     }
 
 
+@pytest.mark.parametrize("names", [["a", "b", "a"], dict.fromkeys(["a", "b"])], ids=["list", "mapping"])
+def test_a_line_says_how_often_a_request_names_the_resource(lines: Lines, names: Any) -> None:
+    """Each resource is asked for once, and has one line."""
+    broker = Broker()
+    asking = broker.helper.authorized(broker.request(fetch()), AclOperation.READ, TOPIC, names)
+    assert done_here(asking) == set()
+    counts = {each["resourceName"]: each["resourceRefCount"] for each in lines.objects}
+    assert counts == {"a": 2 if isinstance(names, list) else 1, "b": 1}
+
+
 def test_allowed_operations_and_questions_are_written_at_lower_levels_only(lines: Lines) -> None:
     """DEBUG for what is allowed, TRACE for what was asked to leave things out, as in Kafka."""
     broker = Broker()
@@ -210,9 +221,9 @@ def test_an_administrative_request_has_a_line_for_each_resource_with_its_result(
     assert broker.answers == [(response, None)]
     assert [text.partition(" on ")[2] for text in lines.texts] == [
         "resource = Topic:LITERAL:new for request = CreateTopics with resourceRefCount = 1, result = NONE, "
-        "changes = new with partitions=1, replicationFactor=1",
+        "changes = new partitions=1 replicationFactor=1",
         "resource = Topic:LITERAL:old for request = CreateTopics with resourceRefCount = 1, "
-        "result = TOPIC_ALREADY_EXISTS, changes = old with partitions=1, replicationFactor=1",
+        "result = TOPIC_ALREADY_EXISTS, changes = old partitions=1 replicationFactor=1",
     ]
     assert [each["result"] for each in lines.objects] == ["NONE", "TOPIC_ALREADY_EXISTS"]
 

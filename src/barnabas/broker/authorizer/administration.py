@@ -125,7 +125,8 @@ def changes_of(request: Request, name: str) -> list[str]:
 def _topics(message: Any, name: str) -> Iterator[str]:
     for topic in message.topics[:_MAX_LOOKED_AT]:
         if name in (CLUSTER_NAME, topic.name):
-            yield f"{topic.name} with partitions={topic.num_partitions}, replicationFactor={topic.replication_factor}"
+            counts = {"partitions": topic.num_partitions, "replicationFactor": topic.replication_factor}
+            yield " ".join((topic.name, *(f"{word}={count}" for word, count in counts.items() if count >= 0)))
 
 
 def _created_acls(message: Any, _: str) -> Iterator[str]:

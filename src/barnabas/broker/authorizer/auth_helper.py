@@ -162,7 +162,7 @@ class AuthHelper:
         (Kafka's `filterByAuthorized`)."""
         if self._authorizer is None:
             return set(names)
-        counts = Counter(names)
+        counts = Counter(iter(names))  # a mapping would give its values
         found = set()
         for name, count in counts.items():
             if self.authorize(
