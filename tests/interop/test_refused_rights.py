@@ -1,12 +1,16 @@
-"""Errors for missing rights, from Apache's broker with an authorizer: they name the
-resource and a remedy, soon."""
+"""Apache's broker with an authorizer: errors for missing rights name the resource and a remedy,
+soon; ``barnabas acls`` says what Apache's tool says."""
 
+import io
+import os
+import shlex
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from barnabas.cli.main import main
 from barnabas.client import (
     Admin,
     AuthorizationError,
@@ -16,10 +20,10 @@ from barnabas.client import (
     Producer,
     TopicPartition,
 )
-from barnabas.client.admin.acls import Acl
+from barnabas.client.admin.acls import Acl, AclFilter
 from support.needs import needs_reference
 from support.ports import free_ports
-from support.reference import apache_cluster
+from support.reference import apache_cluster, apache_tool
 
 pytestmark = [pytest.mark.interop, pytest.mark.java, needs_reference]
 
@@ -28,9 +32,42 @@ SECRET = TopicPartition("secret", 0)
 Login = dict[str, Any]
 
 
+INVOCATIONS = (
+    "--add --allow-principal User:a --deny-principal User:b --allow-host 10.0.0.1 --operation Read --operation "
+    "DescribeConfigs --topic t1 --topic t2",
+    "--list --topic t1",
+    "--add --allow-principal User:a --producer --idempotent --topic t3 --transactional-id x",
+    "--add --allow-principal User:a --consumer --topic t3 --group g",
+    "--add --allow-principal User:CN=a,O=b --operation All --cluster",
+    "--add --allow-principal User:* --topic t3- --resource-pattern-type PREFIXED --operation Alter",
+    "--add --allow-principal User:a --user-principal User:c --operation CreateTokens --force",
+    "--list",
+    "--list --principal User:a --principal User:nobody",
+    "--list --topic t3-x --resource-pattern-type match",
+    "--list --topic t3- --resource-pattern-type any",
+    "--list --topic nothing",
+    "--remove --allow-principal User:a --allow-host 10.0.0.1 --operation Read --topic t1 --force",
+    "--remove --topic t2 --force",
+    "--list --topic t1 --topic t2 --group g",
+    "--remove --topic t3 --group g",
+    "--remove --cluster --transactional-id x --resource-pattern-type any --force",
+    "--add --allow-principal User:a --topic t --operation Reed",
+    "--add --allow-principal a --topic t",
+    "--add --topic t",
+    "--add --allow-principal User:a --operation Read",
+    "--add --allow-principal User:a --group g --operation Write",
+    "--list --remove",
+    "--list --producer --topic t",
+    "--add --allow-principal User:a --topic t --resource-pattern-type match",
+)
+"""Of ``acls``; those of the end are refused."""
+COMPARED = INVOCATIONS if os.environ.get("BARNABAS_LONG") else INVOCATIONS[:2]
+TOOL = "kafka.admin.AclCommand"
+
+
 @pytest.fixture(scope="module")
-def ann(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Login]:
-    """The login of a user who may do nothing but belong to the group `hers`."""
+def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
+    """The address of everybody's listener, and the port of that with users."""
     (port,) = free_ports(1)
     listener = "listener.name.sasl_plaintext."
     settings = {
@@ -41,11 +78,63 @@ def ann(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Login]:
     }
     folder = tmp_path_factory.mktemp("authorizer")
     with apache_cluster(folder, settings=settings, listeners={"SASL_PLAINTEXT": port}) as cluster:
-        with Admin({"bootstrap.servers": cluster.bootstrap}) as admin:
-            admin.create_topic("secret", partitions=1, replication_factor=1)
-            admin.create_acls([Acl("GROUP", "hers", "User:ann", "READ")])
-        login = {"sasl.mechanism": "PLAIN", "sasl.username": "ann", "sasl.password": "pw"}
-        yield {"bootstrap.servers": f"127.0.0.1:{port}", "security.protocol": "SASL_PLAINTEXT", **login}
+        yield cluster.bootstrap, port
+
+
+@pytest.fixture(scope="module")
+def ann(apache: tuple[str, int]) -> Login:
+    """The login of a user who may do nothing but belong to the group `hers`."""
+    bootstrap, port = apache
+    with Admin({"bootstrap.servers": bootstrap}) as admin:
+        admin.create_topic("secret", partitions=1, replication_factor=1)
+        admin.create_acls([Acl("GROUP", "hers", "User:ann", "READ")])
+    login = {"sasl.mechanism": "PLAIN", "sasl.username": "ann", "sasl.password": "pw"}
+    return {"bootstrap.servers": f"127.0.0.1:{port}", "security.protocol": "SASL_PLAINTEXT", **login}
+
+
+def test_acls_prints_what_apaches_tool_prints(
+    apache: tuple[str, int], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Line by line, in whatever order; what it refuses is refused. Each change is made by Apache's
+    tool, undone, and made by ours."""
+    at = ["--bootstrap-server", apache[0]]
+    for invocation in COMPARED:
+        words = [*at, *shlex.split(invocation)]
+        with Admin({"bootstrap.servers": apache[0]}) as admin:
+            before = set(admin.list_acls())
+            theirs = apache_tool(TOOL, *words, text="y\ny\n")
+            wanted = set(admin.list_acls())
+            for acl in wanted - before:
+                admin.delete_acls(_only(acl))
+            admin.create_acls(sorted(before - wanted, key=str))
+            monkeypatch.setattr("sys.stdin", io.StringIO("y\ny\n"))
+            capfd.readouterr()
+            code = main(["acls", *words])
+            ours = capfd.readouterr().out
+            assert set(admin.list_acls()) == wanted, invocation
+        assert (code == 0) is (theirs.returncode == 0), invocation
+        if code == 0:
+            assert _lines(ours) == _lines(theirs.stdout), invocation
+
+
+def _lines(text: str) -> list[str]:
+    """The first entry of a resource has a blank before it, and the last one behind it, whichever
+    they are."""
+    return sorted(line.strip(" ") for line in text.split("\n"))
+
+
+def _only(acl: Acl) -> AclFilter:
+    return AclFilter(
+        *(
+            acl.resource_type,
+            acl.resource_name,
+            acl.principal,
+            acl.operation,
+            acl.permission,
+            acl.host,
+            acl.pattern_type,
+        )
+    )
 
 
 @pytest.mark.parametrize(

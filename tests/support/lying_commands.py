@@ -127,6 +127,7 @@ READING = tuple(
         f"overview {_AT}",
         f"overview {_AT} --output json",
         f"topics {_AT} --list",
+        f"acls {_AT} --list",
         f"topics {_AT} --describe",
         f"topics {_AT} --describe --topic orders",
         f"topics {_AT} --describe --under-min-isr-partitions",
@@ -177,6 +178,8 @@ CHANGING = (
         f"delete-records {_AT} --offset-json-file {{folder}}/records.json",
         files={"records.json": _RECORDS},
     ),
+    Command(f"acls {_AT} --add --allow-principal User:ann --operation Read --topic orders"),
+    Command(f"acls {_AT} --remove --topic orders --force"),
     Command(f"leader-election {_AT} --election-type preferred --all-topic-partitions"),
     Command(
         f"leader-election {_AT} --election-type preferred --path-to-json-file {{folder}}/election.json",
@@ -225,7 +228,8 @@ of its own runs each."""
 @contextlib.contextmanager
 def small_cluster() -> Iterator[Cluster]:
     """One broker with a topic of three partitions, records, and two groups with offsets."""
-    with Cluster() as cluster:
+    everybody = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": "User:ANONYMOUS"}
+    with Cluster(settings=everybody) as cluster:
         cluster.create_topic("orders", partitions=3)
         with Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer:
             for number in range(9):

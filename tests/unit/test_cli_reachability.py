@@ -26,6 +26,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "console-producer": ("--topic", "t", "--bootstrap-server", "BROKER"),
     "console-consumer": ("--topic", "t", "--bootstrap-server", "BROKER"),
     "consumer-groups": ("--list", "--bootstrap-server", "BROKER"),
+    "acls": ("--list", "--bootstrap-server", "BROKER"),
     "configs": ("--describe", "--topic", "t", "--bootstrap-server", "BROKER"),
     "get-offsets": ("--topic", "t", "--bootstrap-server", "BROKER"),
     "delete-records": ("--offset-json-file", "JSON", "--bootstrap-server", "BROKER"),

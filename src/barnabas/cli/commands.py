@@ -95,6 +95,12 @@ COMMANDS = {
         scripts=("kafka-configs",),
         classes=("kafka.admin.ConfigCommand",),
     ),
+    "acls": CommandEntry(
+        "acls.acls",
+        "add, list and remove access control lists",
+        scripts=("kafka-acls",),
+        classes=("kafka.admin.AclCommand", "org.apache.kafka.tools.AclCommand"),
+    ),
     "get-offsets": CommandEntry(
         "topics.get_offsets",
         "print offsets of partitions",

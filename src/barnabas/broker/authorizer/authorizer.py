@@ -173,6 +173,10 @@ class Authorizer:
             if (found := rights.get(who)) is not None
         ]
 
+    def is_super_user(self, principal: str) -> bool:
+        """Whether a principal may do everything."""
+        return principal in self._super_users
+
     def authorize_by_resource_type(
         self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType
     ) -> bool:

@@ -8,6 +8,7 @@ place (`cluster.change_notes`), reads the entity again and applies it at once.
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from barnabas.base.errors import ConfigError
 from barnabas.broker.cluster.change_notes import ChangeNotes
@@ -51,11 +52,13 @@ from barnabas.security.scram import ScramCredential
 from barnabas.wire.jute.opcodes import CreateMode
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = ["ConfigChange", "ConfigRepository", "alter_entity"]
+__all__ = ["SCRAM_USERS_PATHS", "ConfigChange", "ConfigRepository", "alter_entity", "alter_scram_users"]
 
 logger = logging.getLogger(__name__)
 
 _USERS = "/config/users"
+SCRAM_USERS_PATHS = (_USERS, CONFIG_CHANGES)
+"""What must be there before `alter_scram_users`; a broker makes it at its start."""
 
 ConfigChange = Callable[[Mapping[str, str]], dict[str, str]]
 """Makes the new texts of an entity from its old ones. Raises `KafkaError`, or
@@ -289,6 +292,15 @@ def alter_entity(kind: str, name: str, change: ConfigChange, *, validate_only: b
     # A second note does no harm, a missing one does.
     noted: list[Written] = yield WriteUnfenced([note], repeat=True)
     noted[0].or_raise()
+
+
+def alter_scram_users(changes: Sequence[ScramChange]) -> Steps[None]:
+    """Change the credentials of users, one after the other. Raises `KafkaError`."""
+    by_user: dict[str, list[ScramChange]] = {}
+    for change in changes:
+        by_user.setdefault(change.user, []).append(change)
+    for user, own in by_user.items():
+        yield from alter_entity("users", sanitized(user), partial(texts_after_changes, changes=own))
 
 
 def _texts(path: str, znode: Znode | None) -> dict[str, str]:

@@ -57,7 +57,8 @@ class ToolParser(HelpfulParser):
         return given
 
     def _take_context(self, given: argparse.Namespace) -> None:
-        if getattr(given, "broker_list", None) or getattr(given, "zookeeper", None) or _names_servers(given):
+        others = ("broker_list", "zookeeper", "authorizer_properties")
+        if any(getattr(given, other, None) for other in others) or _names_servers(given):
             return
         from barnabas.cli.connection.contexts import current_context
 

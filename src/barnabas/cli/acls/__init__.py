@@ -1,0 +1,4 @@
+"""The tool for access control lists.
+
+In Kafka: `AclCommand`.
+"""

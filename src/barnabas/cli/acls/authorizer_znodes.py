@@ -1,0 +1,84 @@
+"""``barnabas acls --authorizer-properties``: access control lists in the coordination service,
+without a broker.
+
+Brokers that run follow the changes as those of other brokers.
+In Kafka: `AclCommand.AuthorizerService`, which makes an `AclAuthorizer` of its own.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from barnabas.base.clock import SystemClock
+from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.base.hints import did_you_mean
+from barnabas.base.randomness import new_random
+from barnabas.broker.authorizer.acl_store import AclStore
+from barnabas.broker.authorizer.authorizer import Authorizer
+from barnabas.broker.cluster.blocking import perform_without_broker
+from barnabas.broker.cluster.steps import Steps
+from barnabas.client.admin.acl_options import acl_of_binding, binding_filter_of, binding_of_acl
+from barnabas.client.admin.acls import Acl, AclFilter
+from barnabas.net.sockets import SocketNetwork
+from barnabas.security.acls import AclBinding
+
+__all__ = ["AuthorizerZnodes"]
+
+T = TypeVar("T")
+_CONNECT = "zookeeper.connect"
+_OWN_CONNECT = "authorizer.zookeeper.url"
+_TIMEOUTS = ("authorizer.zookeeper.connection.timeout.ms", "zookeeper.connection.timeout.ms")
+_IGNORED = {"zookeeper.set.acl": "false"}
+"""What has no effect with this value, and is not supported with another."""
+
+
+class AuthorizerZnodes:
+    """The entries in the coordination service."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        """``properties`` are those of ``--authorizer-properties``. Raises `ConfigError`."""
+        known = (_CONNECT, _OWN_CONNECT, *_TIMEOUTS, *_IGNORED)
+        for name, value in properties.items():
+            if name not in known or value.lower() != _IGNORED.get(name, value.lower()):
+                raise ConfigError(
+                    f"--authorizer-properties {name}={value} is not supported{did_you_mean(name, known)}; {_CONNECT}=HOST:PORT is"
+                )
+        servers = properties.get(_OWN_CONNECT) or properties.get(_CONNECT)
+        if not servers:
+            raise ConfigError(f"--authorizer-properties {_CONNECT}=HOST:PORT is missing")
+        self._servers = servers
+        timeout = next((properties[name] for name in _TIMEOUTS if name in properties), "10000")
+        if not timeout.isdecimal():
+            raise ConfigError(f"{timeout} is no number of milliseconds")
+        self._timeout_ms = int(timeout)
+
+    def add(self, acls: Sequence[Acl]) -> None:
+        """Raises `BarnabasError` for the first entry that cannot be added, after all were tried."""
+        bindings = [binding_of_acl(acl) for acl in acls]
+        for failure in self._perform(lambda store, _: store.create(bindings)):
+            if isinstance(failure, BarnabasError):
+                raise failure
+
+    def remove(self, wanted: AclFilter) -> Sequence[Acl]:
+        """Remove what a filter matches. Raises `BarnabasError`."""
+        filters = [binding_filter_of(wanted)]
+        deleted = [each for one in self._perform(lambda store, _: store.delete(filters)) for each in one]
+        for each in deleted:
+            if isinstance(each.failure, BarnabasError):
+                raise each.failure
+        return [acl_of_binding(each.binding) for each in deleted]
+
+    def find(self, wanted: AclFilter) -> Sequence[Acl]:
+        """The entries that a filter matches."""
+        bindings: list[AclBinding] = self._perform(lambda _, authorizer: authorizer.acls(binding_filter_of(wanted)))
+        return [acl_of_binding(binding) for binding in bindings]
+
+    def _perform(self, work: Callable[[AclStore, Authorizer], Steps[T]]) -> T:
+        """Read all entries, then do something with them."""
+        authorizer = Authorizer()
+        store = AclStore(authorizer, SystemClock().wall_ms, new_random())
+
+        def steps() -> Steps[T]:
+            yield from store.load()
+            return (yield from work(store, authorizer))
+
+        return perform_without_broker(SocketNetwork, self._servers, steps, timeout_ms=self._timeout_ms)
