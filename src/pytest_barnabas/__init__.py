@@ -29,10 +29,11 @@ __all__ = ["barnabas_cluster", "barnabas_flow", "barnabas_session_cluster", "bar
 
 _MARK = "barnabas"
 _PACKAGES = ("barnabas", "pyspark_barnabas")
-_OPTIONS = ("brokers", "settings", "data_dir", "racks", "zk_servers", "kafka_version", "security", "users", "features")
-_SECURITY_HINTS = {"acls": "; brokers have no ACLs"} | dict.fromkeys(
-    ("security_protocol", "tls", "ssl", "sasl"), '; security="SASL_SSL" secures a cluster'
+_OPTIONS = (
+    *("brokers", "settings", "data_dir", "racks", "zk_servers", "kafka_version", "security", "users", "acls"),
+    *("record_acls", "features"),
 )
+_SECURITY_HINTS = dict.fromkeys(("security_protocol", "tls", "ssl", "sasl"), '; security="SASL_SSL" secures a cluster')
 
 
 class _AsWithoutPytest:
@@ -57,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         f"{_MARK}(brokers=1, settings=None, racks=0, zk_servers=1, kafka_version=None, security=None, users=None, "
-        "features=None): options of the fixture barnabas_cluster",
+        "acls=None, record_acls=False, features=None): options of the fixture barnabas_cluster",
     )
 
 

@@ -34,6 +34,7 @@ from barnabas.broker.authorizer.acl_store import AclStore
 from barnabas.broker.authorizer.audit_log import AuditLog
 from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.authorizer.authorizer import Authorizer
+from barnabas.broker.authorizer.recording import RecordingAuthHelper
 from barnabas.broker.authorizer.service import AclManager
 from barnabas.broker.cluster.channels import Channels
 from barnabas.broker.cluster.service import Interpreter
@@ -84,6 +85,7 @@ from barnabas.coordination.client import CoordinationClient
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.settings import LogConfig
 from barnabas.net.waiting_bytes import WaitingBytes
+from barnabas.security.needed_acls import NeededAcls
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.messages.api_versions import ApiVersion
 
@@ -134,6 +136,8 @@ class Environment:
     in_thread: InThread
     start_worker: StartProcess | None
     """None where there are no processes."""
+    needed_acls: NeededAcls | None
+    """Where the authorizer notes what it is asked for, and allows it; None for one that decides."""
 
 
 _HANDLERS = load_handlers()
@@ -193,7 +197,12 @@ class BrokerComponents:
             self.auth_helper = AuthHelper(None, self.audit_log)
             return
         authorizer = Authorizer()
-        self.auth_helper = AuthHelper(authorizer, self.audit_log)
+        needed = environment.needed_acls
+        self.auth_helper = (
+            AuthHelper(authorizer, self.audit_log)
+            if needed is None
+            else RecordingAuthHelper(authorizer, self.audit_log, needed)
+        )
         store = AclStore(
             authorizer,
             environment.clock.wall_ms,

@@ -53,6 +53,7 @@ from barnabas.net.sockets import SocketNetwork
 from barnabas.net.ssl_contexts import client_context, server_context
 from barnabas.net.tls_layer import TlsLayer
 from barnabas.security.jaas import JAAS_FILE
+from barnabas.security.needed_acls import NeededAcls
 from barnabas.wire.jute.errors import KeeperError
 
 __all__ = ["BrokerServer"]
@@ -79,11 +80,13 @@ class BrokerServer:
         rng: Random | None = None,
         network: Network | None = None,
         kafka_version: str | None = None,
+        needed_acls: NeededAcls | None = None,
     ) -> None:
         """Raises `ConfigError` for settings that cannot be used.
 
         Clients get the API versions of the release ``kafka_version`` at most ("2.4", say);
-        None for all that there are.
+        None for all that there are. With ``needed_acls`` an authorizer allows everything, and
+        notes there what it allows.
         """
         settings = broker_settings.DEFINITIONS.parse(settings_texts)
         self._config = BrokerConfig(settings)
@@ -102,6 +105,7 @@ class BrokerServer:
         self._clock = clock or SystemClock()
         self._rng = rng or new_random()
         self._kafka_version = kafka_version
+        self._needed_acls = needed_acls
         if kafka_version is not None:
             check_release(kafka_version)
         self._waiting = waiting_limits(settings)
@@ -295,6 +299,7 @@ class BrokerServer:
                 spawn=self._spawn,
                 in_thread=self._in_thread,
                 start_worker=None if self._workers is None else self._workers.start,
+                needed_acls=self._needed_acls,
             )
         )
         return components

@@ -13,7 +13,7 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, Self
@@ -25,11 +25,14 @@ from barnabas.broker.apis.releases import check_release
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.metadata.features import checked_levels
 from barnabas.broker.server import BrokerServer
+from barnabas.client.admin.acl_options import acl_of_binding
+from barnabas.client.admin.acls import Acl
 from barnabas.client.admin.groups import prepare_groups
 from barnabas.client.admin.topics import create_topic
 from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.coordination.server.server import CoordinationServer
 from barnabas.coordination.server.settings import parse_settings
+from barnabas.security.needed_acls import NeededAcls
 from barnabas.testing.coordinator_kills import CoordinatorKill, CoordinatorKills, Outcome, killer
 from barnabas.testing.faults import ServerFaults
 from barnabas.testing.security import ClusterSecurity
@@ -69,7 +72,9 @@ class Cluster:
     beyond the cluster's life, ``racks`` spreads the brokers over as many racks; with
     ``kafka_version`` ("2.1" to "3.9") clients find the API versions of that release of Kafka, and
     no newer ones. With ``security`` (SSL, SASL_PLAINTEXT or SASL_SSL) clients connect with what
-    `client_properties` says; ``users`` are the passwords of those who may, by name. A new cluster
+    `client_properties` says; ``users`` are the passwords of those who may, by name. With ``acls``,
+    of `Acl` or of texts with kafka-acls's options, users may do what these allow. ``record_acls``
+    allows everything, and `suggested_acls` has what was needed. A new cluster
     finalizes ``features``, levels by name, such as ``{"transaction.version": 2}``. Methods may be
     called from any thread; they return when the thing is done.
 
@@ -88,6 +93,8 @@ class Cluster:
         kafka_version: str | None = None,
         security: str | None = None,
         users: Mapping[str, str] | None = None,
+        acls: Iterable[Acl | str] | None = None,
+        record_acls: bool = False,
         features: Mapping[str, int] | None = None,
     ) -> None:
         if brokers < 1:
@@ -96,7 +103,8 @@ class Cluster:
             raise BarnabasError(f"a cluster of {zk_servers} coordination servers: at least one is needed")
         if kafka_version is not None:
             check_release(kafka_version)
-        self._security = ClusterSecurity.of(security, users)
+        self._security = ClusterSecurity.of(security, users, acls, records_acls=record_acls)
+        self._needed_acls = NeededAcls() if record_acls else None
         self._kafka_version = kafka_version
         self._ids = range(brokers)
         self._settings = dict(settings or {})
@@ -147,6 +155,16 @@ class Cluster:
         properties = {} if self._security is None else self._security.client_properties(user, mechanism, java=java)
         return {"bootstrap.servers": self.bootstrap_servers, **properties}
 
+    def suggested_acls(self, *, fold_prefixes: bool = False) -> list[Acl]:
+        """The smallest set of entries that allows what clients have done, with ``record_acls``.
+
+        ``fold_prefixes`` makes one prefixed pattern of names that begin alike. `acl_commands` makes
+        commands of them. Raises `BarnabasError` for a cluster that does not record.
+        """
+        if self._needed_acls is None:
+            raise BarnabasError("what clients need is not recorded: Cluster(record_acls=True) does it")
+        return [acl_of_binding(each) for each in self._needed_acls.bindings(folds_prefixes=fold_prefixes)]
+
     # Life
 
     def start(self) -> Self:
@@ -166,13 +184,13 @@ class Cluster:
                     self._server_of_port[port] = zookeeper_name(server_id, self._zk_servers)
             for server_id in plans:
                 self._start_coordination(server_id)
+            if self._security is not None:
+                self._security.prepare_coordination(self.zookeeper_connect)
             starting = [self._begin_broker(n) for n in self._ids]
             for broker_id, future in zip(self._ids, starting, strict=True):
                 future.result()
                 self._note_port(broker_id)
             _wait_for(lambda: _all_are_known(self._running, len(self._ids)))
-            if self._security is not None:
-                self._security.create_users(self.bootstrap_servers)
         except BaseException:
             self.stop()
             raise
@@ -452,6 +470,7 @@ class Cluster:
                 clock=faults.clock,
                 network=faults.network,
                 kafka_version=self._kafka_version,
+                needed_acls=self._needed_acls,
             )
 
         return self._new_server(self._name(broker_id), make)

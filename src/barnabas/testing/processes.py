@@ -9,17 +9,20 @@ file that ``up`` wrote, as one would by hand.
 import contextlib
 import errno
 import re
+import shlex
 import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Self
 
 from barnabas.base.errors import BarnabasError
-from barnabas.base.private_files import make_private_dirs
-from barnabas.base.settings import read_properties
+from barnabas.base.private_files import make_private_dirs, write_private
+from barnabas.base.settings import properties_text, read_properties
+from barnabas.client.admin.acl_options import acl_commands
+from barnabas.client.admin.acls import Acl
 from barnabas.coordination.quorum.members import QuorumServer
 from barnabas.testing.coordinator_kills import CoordinatorKill, Outcome, killer
 from barnabas.testing.process_faults import FaultLinks
@@ -37,9 +40,9 @@ _USUAL_ZK_PORT = 2181
 class ProcessCluster:
     """Brokers 0 to N-1 and their coordination server, or an ensemble of ``zk_servers``.
 
-    A context manager. ``settings``, ``data_dir``, ``racks``, ``security`` and ``users`` are as for
-    `Cluster`. ``port`` is the first broker's, the others follow; 0 takes any that are free, and so
-    does ``zk_port``; `usual_ports` gives both. Needs POSIX signals.
+    A context manager. ``settings``, ``data_dir``, ``racks``, ``security``, ``users`` and ``acls``
+    are as for `Cluster`. ``port`` is the first broker's, the others follow; 0 takes any that are
+    free, and so does ``zk_port``; `usual_ports` gives both. Needs POSIX signals.
 
     With ``faults``, `ServerFaults` wraps each server's network, files and clock, as in `Cluster`,
     and `partition`, `slow_disk`, `full_disk`, `fail_disk`, `clock` and `killing_coordinator` are
@@ -59,8 +62,9 @@ class ProcessCluster:
         faults: bool = False,
         security: str | None = None,
         users: Mapping[str, str] | None = None,
+        acls: Iterable[Acl | str] | None = None,
     ) -> None:
-        self._security = ClusterSecurity.of(security, users)
+        self._security = ClusterSecurity.of(security, users, acls)
         self._has_faults = faults
         self._fault_links: FaultLinks | None = None
         self._ports: dict[str, frozenset[int]] = {}
@@ -77,7 +81,12 @@ class ProcessCluster:
         self._command += ["--security", "PLAINTEXT" if self._security is None else self._security.protocol]
         if self._security is not None:
             self._security.directory = self.data_dir / "security"
-            self._command += [text for name, value in (users or {}).items() for text in ("--user", f"{name}={value}")]
+            if self._security.has_sasl:
+                self._command += ["--users-file", str(self._users_file)]
+            if self._security.acls is not None:
+                texts = [shlex.join(words[1:]) for words in acl_commands(self._security.acls)]
+                self._command += [text for each in texts or [""] for text in ("--acl", each)]
+                self._command += ["--secure"] if self._security.admins else []
         self._zk_servers = zk_servers
         self._up: subprocess.Popen[bytes] | None = None
         self._processes = ServerProcesses()
@@ -96,6 +105,12 @@ class ProcessCluster:
         properties = {} if self._security is None else self._security.client_properties(user, mechanism, java=java)
         return {"bootstrap.servers": self.bootstrap_servers, **properties}
 
+    @property
+    def _users_file(self) -> Path:
+        """Where ``barnabas up`` reads the passwords: other users of the machine see its
+        arguments."""
+        return self.data_dir / "security" / "users.properties"
+
     @staticmethod
     def usual_ports(brokers: int) -> tuple[int, int]:
         """``port`` and ``zk_port`` as the documentation has them, 9092 and 2181, or 0 and 0
@@ -108,6 +123,9 @@ class ProcessCluster:
     def start(self) -> Self:
         """Start everything; clients can work when this returns. Raises `BarnabasError`."""
         make_private_dirs(self.data_dir)
+        if self._security is not None and self._security.has_sasl:
+            make_private_dirs(self._users_file.parent)
+            write_private(self._users_file, properties_text(self._security.users).encode())
         if self._has_faults:
             self._fault_links = self._processes.fault_links = FaultLinks()
         output, errors = self.data_dir / "up.out", self.data_dir / "up.err"

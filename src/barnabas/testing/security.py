@@ -3,46 +3,92 @@ what clients connect with.
 
 Certificates sign themselves, are for this machine alone and last for a week; the command
 ``openssl`` makes them in some milliseconds. Brokers authenticate each other as a user of their own.
-There is no authorizer: every user may do everything.
+
+With access control lists, brokers have an authorizer: their own user and ``admins`` may do
+everything, all others what the lists allow. Users and lists are in the coordination service before
+the first broker starts.
 """
 
-import contextlib
 import re
 import secrets
 import subprocess
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from barnabas.base.clock import SystemClock
 from barnabas.base.errors import BarnabasError
 from barnabas.base.hints import did_you_mean
 from barnabas.base.private_files import make_private_dirs, write_private
-from barnabas.client.admin.scram_users import ScramPassword, alter_scram_users
-from barnabas.client.cluster.admin_connection import AdminConnection
+from barnabas.base.randomness import new_random
+from barnabas.broker.authorizer.acl_store import AclStore
+from barnabas.broker.authorizer.authorizer import Authorizer
+from barnabas.broker.cluster.blocking import perform_without_broker
+from barnabas.broker.cluster.steps import Steps
+from barnabas.broker.configuration.repository import SCRAM_USERS_PATHS, alter_scram_users
+from barnabas.broker.configuration.scram_credentials import ScramChange
+from barnabas.client.admin.acl_options import acls_of_text, binding_of_acl
+from barnabas.client.admin.acls import Acl
+from barnabas.client.admin.scram_users import salt_password
+from barnabas.net.sockets import SocketNetwork
+from barnabas.security.acls import WILDCARD
 from barnabas.security.jaas import LoginModule, jaas_text, login_module
 from barnabas.security.mechanisms import LOGIN_MODULES, SASL_MECHANISMS, SCRAM_MECHANISMS
+from barnabas.security.scram import MIN_SCRAM_ITERATIONS
 
-__all__ = ["SECURITY_PROTOCOLS", "ClusterSecurity"]
+__all__ = ["ADMIN", "APPLICATION", "SECURITY_PROTOCOLS", "ClusterSecurity", "new_password", "rights_to_own"]
 
 SECURITY_PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
+AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
+_SCRAM = "scram"
+_SCRAM_PROTOCOL = "SASL_PLAINTEXT"
+ADMIN = "admin"
+APPLICATION = "app"
+_TYPE = "User:"
+_ORGANIZATION = "Barnabas test cluster"
 _BROKER = "barnabas-broker"
 _USER = "user_"
 _NAME = re.compile(r"""[^\s{};="',\\]+""")
+_PASSWORD_BYTES = 24
 _DAYS = 7
 _RENEWED_S = 4 * 24 * 3600.0
-_WAIT_S = 30.0
-_POLL_S = 0.005
 
 
 class ClusterSecurity:
     """The protocol of a cluster's listeners, its certificates and its users."""
 
     @classmethod
-    def of(cls, protocol: str | None, users: Mapping[str, str] | None) -> "ClusterSecurity | None":
-        """None without a protocol. Raises `BarnabasError`."""
-        if protocol is None and users:
+    def of(
+        cls,
+        protocol: str | None,
+        users: Mapping[str, str] | None,
+        acls: "Iterable[Acl | str] | None" = None,
+        *,
+        records_acls: bool = False,
+    ) -> "ClusterSecurity | None":
+        """None without a protocol and lists; ``"scram"`` is SASL_PLAINTEXT, which lists have
+        without a protocol.
+
+        Users that are named only in lists have passwords of their own, and so has ``admin``, who
+        may do everything unless lists or ``users`` name somebody so. Raises `BarnabasError`.
+        """
+        has_authorizer = acls is not None or records_acls
+        if protocol is None and users and not has_authorizer:
             raise BarnabasError('users need security="SASL_SSL" or "SASL_PLAINTEXT"')
-        return None if protocol is None else cls(protocol, users)
+        if protocol is None and not has_authorizer:
+            return None
+        entries = _entries(acls or ())
+        named: list[str] = []
+        if protocol is None or protocol.lower() == _SCRAM:
+            protocol = _SCRAM_PROTOCOL
+        if has_authorizer and protocol.startswith("SASL"):
+            named = [*(users or {}), *_user_names(entries)] or [APPLICATION]
+            users = {name: (users or {}).get(name, new_password()) for name in [*named, ADMIN]}
+        security = cls(protocol, users)
+        if has_authorizer:
+            security.acls = entries
+            security.admins = [ADMIN] if security.has_sasl and ADMIN not in named else []
+        return security
 
     @classmethod
     def of_broker(
@@ -85,7 +131,11 @@ class ClusterSecurity:
                 raise BarnabasError(f"the user {name!r} cannot be: names have no spaces and quotes, passwords one line")
         self.directory = Path()
         """Where the files are."""
-        self._broker_password = secrets.token_urlsafe(24)
+        self.acls: list[Acl] | None = None
+        """What users may do; None without an authorizer, where they may do everything."""
+        self.admins: Collection[str] = ()
+        """Users who may do everything."""
+        self._broker_password = new_password()
 
     def prepare(self) -> None:
         """Make the certificates, unless they are there. Raises `BarnabasError`."""
@@ -105,7 +155,7 @@ class ClusterSecurity:
     def _make_certificate(self, name: str) -> None:
         key, certificate = self._path(f"{name}.key"), self._path(f"{name}.crt")
         command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-        command += ["-days", str(_DAYS), "-subj", f"/O=Barnabas test cluster/CN={name}", "-keyout", str(key)]
+        command += ["-days", str(_DAYS), "-subj", f"/O={_ORGANIZATION}/CN={name}", "-keyout", str(key)]
         command += ["-addext", "subjectAltName=IP:127.0.0.1,IP:::1,DNS:localhost", "-out", str(certificate)]
         try:
             subprocess.run(command, check=True, capture_output=True, text=True)
@@ -120,9 +170,21 @@ class ClusterSecurity:
 
     # Brokers
 
+    @property
+    def own_principal(self) -> str:
+        """Who brokers are to each other."""
+        return f"{_TYPE}{_BROKER}" if self.has_sasl else f"{_TYPE}CN=broker,O={_ORGANIZATION}"
+
+    @property
+    def super_users(self) -> list[str]:
+        """The principals that may do everything."""
+        return [self.own_principal, *(f"{_TYPE}{name}" for name in self.admins)]
+
     def broker_properties(self) -> dict[str, str]:
         """What makes a broker's one listener a secured one, but for `listeners` itself."""
         properties = {"inter.broker.listener.name": self.protocol}
+        if self.acls is not None:
+            properties |= {"authorizer.class.name": AUTHORIZER, "super.users": ";".join(self.super_users)}
         if self.has_tls:
             properties |= {
                 "ssl.keystore.type": "PEM",
@@ -147,37 +209,30 @@ class ClusterSecurity:
         """The certificates of the brokers and of the client."""
         return self._path("trusted.pem")
 
-    def create_users(self, bootstrap_servers: str, names: Collection[str] | None = None) -> None:
-        """Give each user, or those named, SCRAM credentials.
-
-        Every broker knows them when this returns. Raises `BarnabasError`."""
+    def prepare_coordination(self, zookeeper_connect: str, names: Collection[str] | None = None) -> None:
+        """Write users, or those named, and access control lists into the coordination service,
+        before a broker starts. Raises `BarnabasError`."""
+        changes = []
         users = {user: password for user, password in self.users.items() if names is None or user in names}
-        if not users:
+        for user, password in users.items():
+            for name, mechanism in SCRAM_MECHANISMS.items():
+                salt, salted = salt_password(password, name, MIN_SCRAM_ITERATIONS)
+                changes.append(ScramChange(user, mechanism.number, MIN_SCRAM_ITERATIONS, salt, salted))
+        bindings = [binding_of_acl(acl) for acl in self.acls or ()]
+        if not changes and self.acls is None:
             return
-        passwords = [
-            ScramPassword(user, mechanism, password)
-            for user, password in users.items()
-            for mechanism in SCRAM_MECHANISMS
-        ]
-        with AdminConnection(bootstrap_servers, self.own_properties()) as admin:
-            alter_scram_users(admin, passwords)
-        # Each broker takes changes over in their order.
-        *_, user = users
-        end = time.monotonic() + _WAIT_S
-        for server in bootstrap_servers.split(","):
-            while not self._can_log_in(server, user):
-                if time.monotonic() > end:
-                    raise BarnabasError(f"the broker at {server} does not know the user {user} after {_WAIT_S:.0f} s")
-                time.sleep(_POLL_S)
 
-    def _can_log_in(self, server: str, user: str) -> bool:
-        with (
-            contextlib.suppress(BarnabasError, OSError),
-            AdminConnection(server, self.client_properties(user, [*SCRAM_MECHANISMS][-1])) as admin,
-        ):
-            admin.describe_cluster()
-            return True
-        return False
+        def steps() -> Steps[list[object]]:
+            yield from alter_scram_users(changes)
+            if self.acls is None:
+                return []
+            store = AclStore(Authorizer(), SystemClock().wall_ms, new_random())
+            yield from store.load()
+            return [*(yield from store.create(bindings))]
+
+        for failure in perform_without_broker(SocketNetwork, zookeeper_connect, steps, paths=SCRAM_USERS_PATHS):
+            if isinstance(failure, BarnabasError):
+                raise failure
 
     # Clients
 
@@ -207,7 +262,8 @@ class ClusterSecurity:
 
     def _properties(self, user: str, password: str, mechanism: str, *, java: bool = False) -> dict[str, str]:
         properties = {"security.protocol": self.protocol}
-        certificate, own = str(self._path("broker.crt")), str(self._path("client.pem"))
+        certificate = str(self._path("broker.crt"))
+        own = str(self._path("broker.pem" if user == _BROKER else "client.pem"))
         if self.has_tls and java:
             properties |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": certificate}
         elif self.has_tls:
@@ -223,6 +279,34 @@ class ClusterSecurity:
             else:
                 properties |= {"sasl.username": user, "sasl.password": password}
         return properties
+
+
+def new_password() -> str:
+    """A password that cannot be guessed."""
+    return secrets.token_urlsafe(_PASSWORD_BYTES)
+
+
+def rights_to_own(user: str) -> list[Acl]:
+    """All rights to the topics, groups and transactional ids that begin with a user's name and a
+    hyphen."""
+    kinds = ("TOPIC", "GROUP", "TRANSACTIONAL_ID")
+    return [Acl(kind, f"{user}-", f"{_TYPE}{user}", "ALL", pattern_type="PREFIXED") for kind in kinds]
+
+
+def _entries(acls: "Iterable[Acl | str]") -> list[Acl]:
+    """Entries, of which some are texts. Raises `BarnabasError`."""
+    if isinstance(acls, str):
+        raise BarnabasError("acls is a list: of Acl(...), or of texts as kafka-acls takes them")
+    entries = [each for acl in acls for each in ([acl] if isinstance(acl, Acl) else acls_of_text(acl))]
+    for entry in entries:
+        binding_of_acl(entry)
+    return entries
+
+
+def _user_names(entries: Sequence[Acl]) -> Iterable[str]:
+    """The users that entries name."""
+    names = (entry.principal.removeprefix(_TYPE) for entry in entries if entry.principal.startswith(_TYPE))
+    return (name for name in names if name != WILDCARD)
 
 
 def _login_name(protocol: str) -> str:

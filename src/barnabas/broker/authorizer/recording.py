@@ -1,0 +1,73 @@
+"""An `AuthHelper` that allows everything, and notes what it was asked for: from it follows which
+access control lists a program needs.
+
+Where a right to the whole cluster is only one of two ways (to create a topic, to be an idempotent
+producer, to ask for the end of an epoch), it is not given, so that the narrower right is asked for
+and noted. What is asked only to leave things out of a list is allowed and not noted.
+
+Kafka has no counterpart.
+"""
+
+from barnabas.broker.authorizer.audit_log import AuditLog
+from barnabas.broker.authorizer.auth_helper import AuthHelper
+from barnabas.broker.authorizer.authorizer import Authorizer
+from barnabas.broker.requests.request import ClientFacts, Request
+from barnabas.security.acls import SUPPORTED_OPERATIONS, AclOperation, ResourceType
+from barnabas.security.needed_acls import NeededAcls
+from barnabas.wire.kafka.api import ApiKey
+
+__all__ = ["RecordingAuthHelper"]
+
+_WIDER = (AclOperation.CREATE, AclOperation.IDEMPOTENT_WRITE, AclOperation.CLUSTER_ACTION)
+"""On the cluster: where it is asked whether this is allowed and nothing is said if not, a narrower
+right is asked for next."""
+
+
+class RecordingAuthHelper(AuthHelper):
+    """Super users are authorized as usual: they need no entries."""
+
+    __slots__ = ("_needed",)
+
+    def __init__(self, authorizer: Authorizer, audit_log: AuditLog, needed: NeededAcls) -> None:
+        super().__init__(authorizer, audit_log)
+        self._needed = needed
+
+    def authorize_client(
+        self,
+        client: ClientFacts,
+        api_key: ApiKey,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        name: str,
+        *,
+        log_if_denied: bool = True,
+        log_if_allowed: bool = True,
+        count: int = 1,
+    ) -> bool:
+        """Allowed, but for the wider of two ways."""
+        del api_key, log_if_allowed, count
+        if self._is_own(client):
+            return True
+        if log_if_denied:
+            self._needed.note(client.principal, operation, resource_type, name)
+            return True
+        return resource_type is not ResourceType.CLUSTER or operation not in _WIDER
+
+    def authorize_by_resource_type(
+        self, request: Request, operation: AclOperation, resource_type: ResourceType
+    ) -> bool:
+        """Allowed."""
+        if not self._is_own(request.client):
+            self._needed.note_any(request.client.principal, operation, resource_type)
+        return True
+
+    def authorized_operations(self, request: Request, resource_type: ResourceType, name: str) -> int:
+        """All that can be done with the resource."""
+        del request, name
+        return sum(1 << operation for operation in SUPPORTED_OPERATIONS[resource_type])
+
+    def _is_own(self, client: ClientFacts) -> bool:
+        """Whether it is this broker itself, or a super user."""
+        return client.is_this_broker or (
+            self.authorizer is not None and self.authorizer.is_super_user(client.principal)
+        )
