@@ -22,6 +22,7 @@ from barnabas.cli.local.status import _rows
 from barnabas.cli.machine.clusters import LocalCluster, refuse_started_by_hand, started_by_hand
 from barnabas.cli.machine.processes import is_alive
 from barnabas.cli.main import main
+from barnabas.client.admin import Acl
 from barnabas.security.jaas import login_module
 from support.needs import needs
 from support.waiting import eventually
@@ -482,6 +483,66 @@ def test_a_user_is_added_and_a_password_changed(tmp_path: Path) -> None:
         "user_eve": "e",
     }
     assert changed.security_plan.new_users == ("bob", "eve")
+
+
+@needs("openssl")
+def test_a_cluster_is_secured_from_its_first_second(tmp_path: Path) -> None:
+    """With an administrator, an application that has rights to what begins with its name, and an
+    authorizer; and it stays so."""
+    first = start(tmp_path, "--secure").security_plan
+    assert first.protocol == "SASL_SSL"
+    assert list(first.security.users) == ["admin", "app"]
+    assert len(set(first.security.users.values())) == 2
+    assert first.security.acls == [
+        Acl(kind, "app-", "User:app", "ALL", pattern_type="PREFIXED") for kind in ("TOPIC", "GROUP", "TRANSACTIONAL_ID")
+    ]
+    written = texts(tmp_path)
+    assert written["authorizer.class.name"] == "kafka.security.authorizer.AclAuthorizer"
+    assert written["super.users"] == "User:barnabas-broker;User:admin"
+    client_file(tmp_path).touch()
+    for options in ((), ("--secure",)):
+        again = plan(tmp_path, *options)
+        assert again.security_plan.security.users == first.security.users
+        assert again.security_plan.security.acls == []
+        assert again.brokers.files[0].texts == written
+    added = plan(tmp_path, "--user", "bob=b").security_plan
+    assert [acl.resource_name for acl in added.security.acls] == ["bob-"] * 3
+    assert added.new_users == ("bob",)
+    start(tmp_path, "--security", "PLAINTEXT")
+    assert not {"authorizer.class.name", "super.users"} & texts(tmp_path).keys()
+
+
+@needs("openssl")
+def test_users_of_a_file_get_the_rights_that_are_named(tmp_path: Path) -> None:
+    """No password stands among the arguments; nobody is an administrator unasked."""
+    (tmp_path / "users").write_text("ann=a\nadmin=x\n")
+    for name in "abc":
+        (tmp_path / name).mkdir()
+    options = ("--users-file", str(tmp_path / "users"), "--security", "SASL_PLAINTEXT")
+    acl = "--allow-principal User:ann --operation Read --topic t"
+    made = start(tmp_path / "a", *options, "--acl", acl).security_plan.security
+    assert made.users == {"ann": "a", "admin": "x"}
+    assert made.acls == [Acl("TOPIC", "t", "User:ann", "READ")]
+    assert texts(tmp_path / "a")["super.users"] == "User:barnabas-broker"
+    made = start(tmp_path / "b", *options, "--secure", "--acl", "").security_plan.security
+    assert (made.acls, list(made.admins)) == ([], ["admin"])
+    with pytest.raises(BarnabasError, match="--acl needs --security"):
+        plan(tmp_path / "c", "--acl", acl)
+
+
+@needs("openssl")
+def test_a_secured_cluster_gets_an_authorizer(tmp_path: Path) -> None:
+    """Its users keep their passwords, and have rights to what begins with their names."""
+    start(tmp_path, "--security", "SASL_PLAINTEXT", "--user", "ann=a")
+    client_file(tmp_path).touch()
+    changed = start(tmp_path, "--secure").security_plan
+    assert changed.protocol == "SASL_PLAINTEXT"
+    assert changed.security.users.keys() == {"admin", "app", "ann"}
+    assert {acl.principal for acl in changed.security.acls} == {"User:ann", "User:app"}
+    options = login_module(texts(tmp_path)[JAAS], "x").options
+    assert options["user_ann"] == "a"
+    assert options["user_admin"] == changed.security.users["admin"]
+    assert texts(tmp_path)["super.users"] == "User:barnabas-broker;User:admin"
 
 
 @needs("openssl")

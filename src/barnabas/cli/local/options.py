@@ -3,6 +3,7 @@
 import argparse
 
 from barnabas.base.errors import BarnabasError
+from barnabas.cli.connection.properties import properties_file
 from barnabas.cli.options.tool_parser import ToolParser
 
 __all__ = ["overrides_of", "up_parser", "users_of"]
@@ -22,6 +23,18 @@ _SECURITY_HELP = (
 )
 _USER_HELP = (
     "a user of --security SASL_PLAINTEXT or SASL_SSL; may be repeated. Others see it among the processes: for tests"
+)
+_SECURE_HELP = (
+    "secure everything: TLS, passwords, and an authorizer; the user admin may do everything, and the user app (or each --user) "
+    "all with topics, groups and transactional ids that begin with app- (NAME-). DIR/security/client.properties is what admin "
+    "connects with, DIR/security/NAME.properties what the others do"
+)
+_USERS_FILE_HELP = (
+    "a .properties file of users and their passwords, NAME=PASSWORD; other users of the machine do not see them"
+)
+_ACL_HELP = (
+    "with --secure or --security: an access control list, in the words of barnabas acls, such as '--allow-principal User:ann "
+    "--consumer --topic orders --group g', in place of the usual ones; may be repeated"
 )
 _METRICS_HELP = (
     "show metrics to Prometheus on http://HOST:PORT/metrics, the first broker's there, the others' on the ports that follow; "
@@ -79,6 +92,9 @@ def up_parser() -> ToolParser:
         metavar="NAME=PASSWORD",
         help=_USER_HELP,
     )
+    made.add_argument("--users-file", metavar="FILE", help=_USERS_FILE_HELP)
+    made.add_argument("--secure", action="store_true", help=_SECURE_HELP)
+    made.add_argument("--acl", action="append", metavar="OPTIONS", help=_ACL_HELP)
     made.add_argument("--metrics-port", type=int, metavar="PORT", help=_METRICS_HELP)
     made.add_argument("--racks", type=int, metavar="N", help="spread the brokers over N racks, in order")
     made.add_argument(
@@ -101,8 +117,10 @@ def _name_value(option: str, text: str) -> tuple[str, str]:
 
 
 def users_of(given: argparse.Namespace) -> dict[str, str]:
-    """The passwords of ``--user``, by the users' names. Raises `BarnabasError`."""
-    return dict(_name_value("--user", text) for text in given.user)
+    """The passwords of ``--user`` and ``--users-file``, by the users' names.
+
+    Raises `BarnabasError`."""
+    return {**properties_file(given.users_file), **dict(_name_value("--user", text) for text in given.user)}
 
 
 def overrides_of(given: argparse.Namespace) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from dataclasses import asdict
 from pathlib import Path
 
+from barnabas.cli.local.security_plan import client_file
 from barnabas.cli.machine.clusters import LocalCluster, choose_cluster, running_clusters, started_by_hand
 from barnabas.cli.machine.processes import is_alive
 from barnabas.cli.options.tool_parser import ToolParser, add_output_option
@@ -28,13 +29,17 @@ def main(argv: list[str]) -> int:
     for cluster in clusters if given.output == "text" else ():
         print(f"{cluster.bootstrap_servers} zk={cluster.zookeeper_connect}")
         print(f"data dir {cluster.data_dir}, supervisor {cluster.pid}")
+        if (config := client_file(Path(cluster.data_dir))).exists():
+            print(f"clients need --command-config {config}")
         print_lines(aligned(("SERVER", "PID", "STATE"), _rows(cluster)))
     return 0 if clusters else 1
 
 
 def _document(cluster: LocalCluster) -> dict[str, object]:
     rows = _rows(cluster)
+    config = client_file(Path(cluster.data_dir))
     return asdict(cluster) | {
+        "command_config": str(config) if config.exists() else None,
         "pids": {name: pid for name, pid, _ in rows},
         "servers": {name: "ended" if state == "ended" else "running" for name, _, state in rows},
         "started_by_hand": [name for name, _, state in rows if state == _BY_HAND],

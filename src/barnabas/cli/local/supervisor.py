@@ -96,15 +96,22 @@ class Supervisor:
         """Whether a signal asked for the end."""
         return self._signals > 0
 
-    def start(self) -> None:
-        """Start all servers."""
+    def start_coordination(self) -> None:
+        """Start the coordination servers; signals ask for the end from here on."""
         for number in _SIGNALS:
             signal.signal(number, self._signalled)
-        can_fork = "fork" in multiprocessing.get_all_start_methods()
-        context = multiprocessing.get_context("fork") if can_fork else multiprocessing.get_context("spawn")
         make_private_dirs(self._logs)
         _import_servers()
-        for plan in self._plans.values():
+        self._start([plan for name, plan in self._plans.items() if name.startswith(COORDINATION_NAME)])
+
+    def start_brokers(self) -> None:
+        """Start the brokers."""
+        self._start([plan for name, plan in self._plans.items() if name not in self._children])
+
+    def _start(self, plans: Sequence[ServerPlan]) -> None:
+        can_fork = "fork" in multiprocessing.get_all_start_methods()
+        context = multiprocessing.get_context("fork") if can_fork else multiprocessing.get_context("spawn")
+        for plan in plans:
             theirs, ours = context.Pipe()
             inherited = [ours, *self._pipes.values()]
             child = context.Process(
@@ -138,10 +145,7 @@ class Supervisor:
         unready = self._bootstrap.split(",")
         end = time.monotonic() + _READY_TIMEOUT_S
         while time.monotonic() < end:
-            dead = [name for name, child in self._children.items() if child.exitcode is not None]
-            if dead:
-                for name in dead:
-                    self._report(name)
+            if self.report_ended():
                 return False
             if self._wake.poll(0.01):
                 return False
@@ -154,6 +158,13 @@ class Supervisor:
         self.has_failed = True
         _say(f"the cluster did not come up within {_READY_TIMEOUT_S} s; its logs are in {self._logs}")
         return False
+
+    def report_ended(self) -> bool:
+        """Whether a server has ended; say which ones and why."""
+        ended = [name for name, child in self._children.items() if child.exitcode is not None]
+        for name in ended:
+            self._report(name)
+        return bool(ended)
 
     def _knows_all(self, server: str) -> bool:
         from barnabas.client.cluster.admin_connection import AdminConnection

@@ -19,19 +19,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
-from barnabas.base.private_files import make_private_dirs, write_private
-from barnabas.base.settings import properties_text
+from barnabas.base.private_files import make_private_dirs
 from barnabas.cli.local.broker_plan import check_settings
 from barnabas.cli.local.cluster_plan import plan_cluster
 from barnabas.cli.local.files import check_ports
 from barnabas.cli.local.held_cluster import refuse_other_data
 from barnabas.cli.local.options import overrides_of, up_parser
-from barnabas.cli.local.security_plan import SecurityPlan, client_file
+from barnabas.cli.local.security_plan import SecurityPlan, write_client_files
 from barnabas.cli.local.supervisor import Supervisor
 from barnabas.cli.machine.clusters import LocalCluster, locked, record, refuse_started_by_hand
 from barnabas.cli.output.colours import print_warning
 from barnabas.cli.output.standard_streams import outlive_output
 from barnabas.cli.output.terminal import print, print_lines
+from barnabas.wire.jute.errors import KeeperError
 
 __all__ = ["main"]
 
@@ -123,20 +123,30 @@ def _run(given: argparse.Namespace, directory: Path) -> int:
 
 
 def _supervise(supervisor: Supervisor, cluster: LocalCluster, security_plan: SecurityPlan) -> int:
-    supervisor.start()
+    security = security_plan.security
+    files: dict[str, Path] = {}
     try:
+        supervisor.start_coordination()
+        if security is not None:
+            try:
+                security.prepare_coordination(cluster.zookeeper_connect, security_plan.new_users)
+            except KeeperError:
+                if supervisor.report_ended():
+                    return 1
+                raise
+        supervisor.start_brokers()
         if not supervisor.wait_until_ready():
             return supervisor.exit_code if supervisor.is_stopping else 1
-        if (security := security_plan.security) is not None:
-            security.create_users(cluster.bootstrap_servers, security_plan.new_users)
-            servers = {"bootstrap.servers": cluster.bootstrap_servers}
-            text = properties_text(servers | security.client_properties(java=True))
-            write_private(client_file(Path(cluster.data_dir)), text.encode())
+        if security is not None:
+            files = write_client_files(security, cluster.bootstrap_servers, Path(cluster.data_dir))
         cluster.pids = supervisor.pids
         cluster.output = os.environ.get(_OUTPUT, "")
         record(cluster)
         if cluster.is_temporary:
             print_warning(_TEMPORARY, label="note")
+        if security is not None and security.acls is not None:
+            for user, path in files.items():
+                print_warning(f"{user or 'clients'}: --command-config {path}", label="note")
         pids = ",".join(f"{name}:{pid}" for name, pid in cluster.pids.items())
         print(f"ready {cluster.bootstrap_servers} zk={cluster.zookeeper_connect} pids={pids}")
         supervisor.watch()
