@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.cluster.steps import Read, Steps, Watch
+from barnabas.broker.cluster.steps import Ask, Read, Steps, Watch
 from barnabas.broker.cluster.znodes import (
     BrokerInfo,
     ReplicaAssignment,
@@ -30,6 +30,12 @@ from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.broker.topics.planning import CreationPlan
 from barnabas.broker.topics.topics import Topics
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.messages.create_topics import (
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from barnabas.wire.kafka.messages.update_metadata import UpdateMetadataBroker, UpdateMetadataRequest
 from support.broker import ManualClock, ManualTimers
 from support.znode_steps import Znodes
 
@@ -182,6 +188,41 @@ def automatic(broker: Broker, names: list[str]) -> None:
     """What a request of a client begins, to its end."""
     broker.topics._start = broker.znodes.perform
     broker.topics.auto_create(names)
+
+
+def beside_controller(steps: Steps[None], answer: Callable[[Any], Any]) -> Steps[None]:
+    """The steps, where another broker is the controller and answers."""
+    outcome = None
+    while True:
+        try:
+            step = steps.send(outcome)
+        except StopIteration:
+            return
+        outcome = answer(step.request) if isinstance(step, Ask) else (yield step)
+
+
+def test_a_topic_that_the_controller_does_not_let_a_broker_create_is_written_by_the_broker(znodes: Znodes) -> None:
+    """With the settings of such a topic. One that failed otherwise is not."""
+    asked: list[str] = []
+    codes = {"__consumer_offsets": ErrorCode.TOPIC_AUTHORIZATION_FAILED, "other": ErrorCode.INVALID_PARTITIONS}
+
+    def refuse(request: CreateTopicsRequest) -> CreateTopicsResponse:
+        asked.extend(topic.name for topic in request.topics)
+        results = [CreatableTopicResult(name=name, error_code=codes[name]) for name in asked]
+        return CreateTopicsResponse(topics=results)
+
+    broker = Broker(znodes)
+    broker.context.brokers.clear()
+    controller: Any = broker.topics._controller
+    controller.is_active, controller.controller_id = False, 7
+    brokers = [UpdateMetadataBroker(id=number) for number in range(3)]
+    broker.topics._metadata.update(UpdateMetadataRequest(live_brokers=brokers))
+    znodes.perform(beside_controller(broker.topics._auto_create(list(codes)), refuse))
+    assert asked == list(codes)
+    found = decode_topic("__consumer_offsets", znodes.data(topic_path("__consumer_offsets")))
+    assert len(found.partitions) == 50
+    assert decode_config("", znodes.data(config_path("topics", "__consumer_offsets")))["cleanup.policy"] == "compact"
+    assert topic_path("other") not in znodes.nodes
 
 
 def test_topics_that_cannot_be_created_automatically_are_summed_up(

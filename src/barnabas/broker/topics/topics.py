@@ -111,15 +111,20 @@ class Topics:
         return TakenNames((*self._controller.context.topics, *self._metadata.topics()))
 
     def plan(
-        self, topic: CreatableTopic, existing: TakenNames, max_replicas: int = MAX_REPLICAS_A_REQUEST
+        self,
+        topic: CreatableTopic,
+        existing: TakenNames,
+        max_replicas: int = MAX_REPLICAS_A_REQUEST,
+        racks: Mapping[int, str | None] | None = None,
     ) -> Task[CreationPlan]:
-        """See `plan_creation`."""
+        """See `plan_creation`. ``racks`` are of the live brokers; None for what the controller
+        knows."""
         if topic.name in self._controller.context.to_delete:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' is marked for deletion.")
         return (
             yield from plan_creation(
                 topic,
-                self.racks(),
+                self.racks() if racks is None else racks,
                 self._rng,
                 existing=existing,
                 default_partitions=self._config["num.partitions"],
@@ -228,10 +233,14 @@ class Topics:
                     topics=topics, timeout_ms=self._config["request.timeout.ms"], validate_only=False
                 )
                 response = yield Ask(self._controller.controller_id, request)
+                denied = set()
                 for result in response.topics:
-                    if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                    if result.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                        denied.add(result.name)
+                    elif result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                         error = KafkaError(ErrorCode(result.error_code), result.error_message or "")
                         failed.add(error.code, result.name, error)
+                yield from self._auto_create_in_znodes([each for each in topics if each.name in denied], failed)
         except Exception as error:
             # The client that asked will ask again.
             code = error.code if isinstance(error, KafkaError) else None
@@ -243,21 +252,44 @@ class Topics:
 
     def _auto_create_here(self, topics: Sequence[CreatableTopic], failed: Tally[ErrorCode | None]) -> Steps[None]:
         yield from self._controller.commands.await_failover()
+        plans = yield from self._automatic_plans(topics, self.existing(), failed)
+        refused = yield from self.create(plans)
+        for name, failure in refused.items():
+            failed.add(failure.code, name, failure)
+
+    def _auto_create_in_znodes(self, topics: Sequence[CreatableTopic], failed: Tally[ErrorCode | None]) -> Steps[None]:
+        """Create topics that the controller does not let this broker create, which may have no more
+        than CLUSTER_ACTION. The client's right was checked here.
+
+        Apache's brokers always write the znodes themselves; the controller watches them.
+        """
+        racks = {broker.broker_id: broker.rack for broker in self._metadata.alive_brokers()}
+        plans = yield from self._automatic_plans(topics, TakenNames(self._metadata.topics()), failed, racks)
+        refused: dict[str, KafkaError] = {}
+        for first in range(0, len(plans), _TOPICS_A_STEP):
+            yield from self._write(plans[first : first + _TOPICS_A_STEP], {}, refused)
+        for name, failure in refused.items():
+            failed.add(failure.code, name, failure)
+
+    def _automatic_plans(
+        self,
+        topics: Sequence[CreatableTopic],
+        existing: TakenNames,
+        failed: Tally[ErrorCode | None],
+        racks: Mapping[int, str | None] | None = None,
+    ) -> Task[list[CreationPlan]]:
         plans = []
-        existing = self.existing()
         replicas_left = MAX_REPLICAS_A_REQUEST
         for topic in topics:
             yield None
             try:
-                plan = yield from self.plan(topic, existing, replicas_left)
+                plan = yield from self.plan(topic, existing, replicas_left, racks)
             except KafkaError as error:
                 failed.add(error.code, topic.name, error)
             else:
                 replicas_left -= sum(map(len, plan.assignment.values()))
                 plans.append(plan)
-        refused = yield from self.create(plans)
-        for name, failure in refused.items():
-            failed.add(failure.code, name, failure)
+        return plans
 
     def _automatic(self, name: str) -> CreatableTopic:
         config = self._config
