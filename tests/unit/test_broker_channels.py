@@ -13,6 +13,7 @@ from barnabas.broker.cluster.channels import ChannelError, Channels
 from barnabas.net.sockets import SocketNetwork
 from barnabas.wire.kafka.api import api
 from barnabas.wire.kafka.codec import decode
+from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.frames import decode_request_header, encode_response
 from barnabas.wire.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
 from barnabas.wire.kafka.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
@@ -204,3 +205,22 @@ def test_a_broker_that_gives_itself_no_answer_is_as_one_that_closed_the_connecti
             await channels.send(0, update())
 
     run(test)
+
+
+def test_a_right_that_is_missing_is_reported_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    """For each broker and request: those that send it try again and again."""
+
+    async def test(channels: Channels, peer: Peer) -> None:
+        def refuse(connection: Connection, version: int, correlation_id: int) -> None:
+            response = UpdateMetadataResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            connection.send(encode_response(response, version, correlation_id))
+
+        peer.reply = refuse
+        for _ in range(3):
+            assert (await channels.send(1, update())).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+    run(test)
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [
+        "Broker 1 refused UpdateMetadata: the principal of this broker needs ClusterAction on the cluster, by an ACL "
+        "or as one of super.users"
+    ]

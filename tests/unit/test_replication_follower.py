@@ -28,13 +28,15 @@ from barnabas.broker.replication.partition_fetch_state import (
 from barnabas.log.lost_data import LostData
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.settings import LogConfig
+from barnabas.security.acls import AclOperation
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from barnabas.wire.kafka.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from support.broker import START_MS, batch
+from support.acl_entries import auth_helper, on_cluster
+from support.broker import DATA_PATH_APIS, START_MS, batch
 from support.following import LIMITS, VERSION, Pair
 
 T0 = TopicPartition("t", 0)
@@ -192,6 +194,30 @@ def test_the_contents_of_an_answer_that_was_not_applied_are_sent_again(pair: Pai
     assert pair.follower_log().high_watermark == 0
     pair.turn()
     assert pair.follower_log().high_watermark == 1
+
+
+def test_a_follower_without_the_right_says_so_once_and_copies_when_it_has_it(
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In one line for all partitions, once a minute."""
+    names = [TopicPartition("t", number) for number in range(3)]
+    for name in names:
+        write(pair.lead(0, name), 0, b"a")
+        pair.follow(0, name)
+    pair.leader.serve(DATA_PATH_APIS, auth_helper=auth_helper())
+    pair.wire = pair.leader.connect()
+    for _ in range(3):
+        pair.turn()
+        pair.now_ms += 1000
+        pair.fetcher.wake(pair.now_ms)
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [
+        "3 partitions cannot be copied: the principal of this broker needs ClusterAction on the cluster and Describe "
+        "on the topics, by ACLs or as one of super.users: t-0, t-1, t-2"
+    ]
+    pair.leader.serve(DATA_PATH_APIS, auth_helper=auth_helper(on_cluster(AclOperation.CLUSTER_ACTION)))
+    pair.wire = pair.leader.connect()
+    pair.turn()
+    assert [pair.follower_log(name).log_end_offset for name in names] == [1, 1, 1]
 
 
 def test_a_later_epoch_at_the_leader_makes_the_follower_wait_for_the_controller(pair: Pair) -> None:

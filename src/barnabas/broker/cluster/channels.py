@@ -39,6 +39,7 @@ _MAX_FRAME_BYTES = 256 * 1024 * 1024
 _MAX_IN_FLIGHT = 100
 _FIRST_BACKOFF_S = 0.02
 _MAX_BACKOFF_S = 1.0
+_REFUSALS_REPORTED_EVERY_S = 60.0
 _NAME = "barnabas"
 _API_VERSIONS_VERSION = 3
 # The part of an authentication's lifetime after which it is renewed, as in Kafka's
@@ -80,6 +81,8 @@ class Channels:
         self._request_timeout_ms = request_timeout_ms
         self._channels: dict[int, _Channel] = {}
         self.call_self: CallSelf | None = None
+        self._refusals_reported_s: dict[tuple[int, str], float] = {}
+        """When requests that are refused for want of a right are reported next."""
 
     def set_brokers(self, endpoints: Mapping[int, tuple[str, int]]) -> None:
         """The living brokers and their inter-broker endpoints.
@@ -136,12 +139,27 @@ class Channels:
                 channel = self._channels.get(broker_id)
                 if channel is None:
                     raise ChannelError(f"Broker {broker_id} is not known to be alive")
-                return await channel.send(message, version)
+                response = await channel.send(message, version)
         except TimeoutError:
             channel = self._channels.get(broker_id)
             if channel is not None:
                 channel.drop()
             raise ChannelError(f"Broker {broker_id} did not answer within {timeout_s} s") from None
+        if getattr(response, "error_code", ErrorCode.NONE) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            self._report_refused(broker_id, type(message).__name__.removesuffix("Request"))
+        return response
+
+    def _report_refused(self, broker_id: int, request: str) -> None:
+        """Say which right is missing, once in a while: those who send the request try again."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s >= self._refusals_reported_s.get((broker_id, request), now_s):
+            self._refusals_reported_s[broker_id, request] = now_s + _REFUSALS_REPORTED_EVERY_S
+            logger.error(
+                "Broker %d refused %s: the principal of this broker needs ClusterAction on the cluster, by an ACL or "
+                "as one of super.users",
+                broker_id,
+                request,
+            )
 
     async def _send_to_self(self, message: Any) -> Any:
         if self.call_self is None:

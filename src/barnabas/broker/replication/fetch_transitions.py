@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 
 _MAX_REPORTED = 10
 _REPORT_EVERY_MS = 60_000
+_DENIED = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 _FIRST_BACKOFF_MS = 20  # a follower often learns of the election before the leader
 
 
@@ -48,6 +49,8 @@ class FetchTransitions:
         self.states = PartitionFetchStates()
         self.session = FetchSessionHandler()
         self._fenced: list[TopicPartition] = []
+        self._denied: list[TopicPartition] = []
+        self._denied_report_ms = 0
         self.leaving: dict[TopicPartition, None] = {}
         """Fetched partitions that belong to the other fetcher of the same source."""
 
@@ -102,22 +105,36 @@ class FetchTransitions:
             self.move(fetch_state, FetchEvent.OFFSET_OUT_OF_RANGE)
         elif code == ErrorCode.KAFKA_STORAGE_ERROR and fetch_state.state is FetchState.FETCHING:
             self.refused(fetch_state, "the leader cannot read it; its log says why", now_ms)
+        elif code in _DENIED:
+            if now_ms >= self._denied_report_ms or self._denied:
+                self._denied_report_ms = now_ms + _REPORT_EVERY_MS
+                self._denied.append(fetch_state.topic_partition)
+            self.delay(fetch_state, now_ms)
         else:
             # The leader does not know yet that it leads, or no longer does:
             # LeaderAndIsr is under way.
             logger.debug("Partition %s cannot be fetched: %s", fetch_state.topic_partition, ErrorCode(code).name)
             self.delay(fetch_state, now_ms)
 
-    def report_fenced(self) -> None:
-        """Log in one line which partitions an answer fenced: after an election there
-        may be thousands."""
+    def report_many(self) -> None:
+        """Log in one line which partitions an answer fenced, and in one which it denied: there may
+        be thousands."""
         fenced, self._fenced = self._fenced, []
+        denied, self._denied = self._denied, []
         if fenced:
             logger.info(
                 "%d partitions have a later leader epoch at their leader, and wait for LeaderAndIsr: %s%s",
                 len(fenced),
                 ", ".join(map(str, fenced[:_MAX_REPORTED])),
                 " ..." if len(fenced) > _MAX_REPORTED else "",
+            )
+        if denied:
+            logger.error(
+                "%d partitions cannot be copied: the principal of this broker needs ClusterAction on the cluster and "
+                "Describe on the topics, by ACLs or as one of super.users: %s%s",
+                len(denied),
+                ", ".join(map(str, denied[:_MAX_REPORTED])),
+                " ..." if len(denied) > _MAX_REPORTED else "",
             )
 
     def log_failed(self, fetch_state: PartitionFetchState, error: KafkaError) -> None:

@@ -352,7 +352,7 @@ class Fetcher:
                     self._take(fetch_state, data, now_ms, wall_ms)
                     if fetch_state.partition.log.lost_data is not None:
                         self._reconsider_loss(fetch_state, data)
-        self._transitions.report_fenced()
+        self._transitions.report_many()
         if self._with_loss:
             self._reconsider_losses(response)
         return True

@@ -78,7 +78,7 @@ class EpochAlignment:
                     self._transitions.handle_error(fetch_state, data.error_code, now_ms)
                 else:
                     self._align(fetch_state, data.leader_epoch, data.end_offset)
-        self._transitions.report_fenced()
+        self._transitions.report_many()
         for fetch_state in left_out.values():
             self._transitions.delay(fetch_state, now_ms)
 
@@ -146,7 +146,7 @@ class OffsetAlignment:
                     fetch_state.leader_start = data.offset
                 elif fetch_state.leader_start != UNKNOWN:
                     self._relocate(fetch_state, data.offset, wall_ms)
-        self._transitions.report_fenced()
+        self._transitions.report_many()
 
     def failed(self, now_ms: int) -> None:
         """Ask again later, because no response came."""
