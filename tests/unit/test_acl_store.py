@@ -109,13 +109,12 @@ def codes(failures: Sequence[KafkaError | KeeperError | None]) -> list[ErrorCode
 def test_entries_have_the_bytes_of_apaches_brokers() -> None:
     """Key order included; what is not ASCII is not escaped."""
     entry = AccessControlEntry('User:"ä', "10.0.0.1", AclOperation.DESCRIBE_CONFIGS, AclPermissionType.DENY)
-    assert (
-        encode_acls([entry])
-        == (
-            '{"version":1,"acls":[{"principal":"User:\\"ä","permissionType":"Deny","operation":"DescribeConfigs",'
-            '"host":"10.0.0.1"}]}'
-        ).encode()
+    text = (
+        '{"acls":[{"principal":"User:\\"ä","permissionType":"Deny","host":"10.0.0.1","operation":"DescribeConfigs"},'
+        '{"principal":"User:b","permissionType":"Allow","host":"*","operation":"All"}],"version":1}'
     )
+    other = AccessControlEntry("User:b", "*", AclOperation.ALL, AclPermissionType.ALLOW)
+    assert done_here(encode_acls([entry, other])) == text.encode()
     assert (
         path(ResourcePattern(ResourceType.TRANSACTIONAL_ID, "t", PatternType.LITERAL)) == "/kafka-acl/TransactionalId/t"
     )
@@ -324,7 +323,7 @@ def test_a_change_that_others_forestall_ten_times_is_given_up() -> None:
 
     def on_step(step: Any) -> None:
         if isinstance(step, Transact):
-            znodes.put(path(ORDERS), encode_acls([BOB._replace(host=str(next(hosts)))]))
+            znodes.put(path(ORDERS), done_here(encode_acls([BOB._replace(host=str(next(hosts)))])))
 
     result = drive(znodes, broker.store.create([AclBinding(ORDERS, ANN), AclBinding(GROUP, ANN)]), on_step)
     assert codes(result) == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE]

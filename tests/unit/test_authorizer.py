@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.base.tasks import done_here
+from barnabas.broker.authorizer import authorizer as authorizer_module
 from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.authorizer.authorizer import Authorizer, VersionedAcls
 from barnabas.broker.requests.request import ClientFacts
@@ -263,15 +264,19 @@ BINDINGS = st.builds(
 
 
 @settings(max_examples=150)
-@given(st.lists(BINDINGS, max_size=12), st.lists(BINDINGS, max_size=4), st.booleans())
-def test_every_decision_is_that_of_the_rule(first: list[AclBinding], then: list[AclBinding], everyone: bool) -> None:
-    """Also after entries were replaced and removed."""
-    authorizer = authorizer_with(first, allow_everyone_if_no_acl_found=everyone)
+@given(st.lists(BINDINGS, max_size=12), st.lists(BINDINGS, max_size=4), st.booleans(), st.sampled_from([1, 2, 256]))
+def test_every_decision_is_that_of_the_rule(
+    first: list[AclBinding], then: list[AclBinding], everyone: bool, many: int
+) -> None:
+    """Also after entries were replaced and removed, and wherever a pattern's entries are many."""
     replaced = {pattern for pattern, _ in then}
     bindings = [binding for binding in first if binding.pattern not in replaced] + then[1:]
-    for pattern in replaced:
-        entries = frozenset(entry for one, entry in bindings if one == pattern)
-        authorizer.update(pattern, VersionedAcls(entries, 7))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(authorizer_module, "_MANY_ENTRIES", many)
+        authorizer = authorizer_with(first, allow_everyone_if_no_acl_found=everyone)
+        for pattern in replaced:
+            entries = frozenset(entry for one, entry in bindings if one == pattern)
+            done_here(authorizer.update_in_slices(pattern, VersionedAcls(entries, 7)))
     for who, host in ((ANN, HERE), (BOB, THERE), ("User:eve", HERE)):
         for kind in (TOPIC, GROUP):
             for name in ("a", "abc", "abd", "c"):
@@ -279,6 +284,37 @@ def test_every_decision_is_that_of_the_rule(first: list[AclBinding], then: list[
                     expected = model(bindings, who, host, operation, kind, name)
                     is_allowed = authorizer.authorize(who, host, operation, kind, name)
                     assert is_allowed is (expected == "allowed" or (expected == "unknown" and everyone))
+            for operation in (READ, WRITE):
+                expected = model_by_type(bindings, who, host, operation, kind, everyone)
+                assert authorizer.authorize_by_resource_type(who, host, operation, kind) is expected
+
+
+def model_by_type(
+    bindings: list[AclBinding], who: str, host: str, operation: AclOperation, kind: ResourceType, everyone: bool
+) -> bool:
+    """Whether a pattern allows that no pattern denies which covers it."""
+    mine = [
+        (pattern, entry.permission_type)
+        for pattern, entry in bindings
+        if pattern.resource_type is kind
+        and entry.principal in (who, ALL_USERS)
+        and entry.host in (host, ALL_HOSTS)
+        and entry.operation in (operation, ALL)
+    ]
+    denied = [pattern for pattern, permission in mine if permission is DENY]
+    if ResourcePattern(kind, "*", LITERAL) in denied:
+        return False
+    if everyone:
+        return True
+    allowed = [pattern for pattern, permission in mine if permission is ALLOW]
+    return any(
+        pattern[1:] == ("*", LITERAL)
+        or not any(
+            pattern.name.startswith(other.name) if other.pattern_type is PREFIXED else pattern == other
+            for other in denied
+        )
+        for pattern in allowed
+    )
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from functools import partial
 from typing import NamedTuple
 
 from barnabas.base.randomness import Random
+from barnabas.base.tasks import one_by_one
 from barnabas.broker.authorizer.acl_znodes import (
     ACL_CHANGE_PREFIX,
     ACL_PATHS,
@@ -125,7 +126,8 @@ class AclStore:
         seen: dict[ChangeNotes, list[str]] = {}
         for notes in self.notes.values():
             seen[notes] = yield from notes.skip()
-        gone = set(self._authorizer.patterns())
+        known = one_by_one(self._authorizer.patterns())
+        there: set[ResourcePattern] = set()
         for pattern_type in CHANGES:
             for resource_type in RESOURCE_TYPES:
                 names: list[str] = yield Children(acl_path(resource_type, pattern_type))
@@ -133,9 +135,12 @@ class AclStore:
                     some = names[first : first + ITEMS_A_TURN]
                     patterns = [ResourcePattern(resource_type, name, pattern_type) for name in some]
                     yield from read(patterns)
-                    gone.difference_update(patterns)
-        for pattern in gone:
-            self._authorizer.update(pattern, NO_ACLS)
+                    there.update(patterns)
+        for pattern in known:
+            if pattern in there:
+                there.discard(pattern)
+            else:
+                self._authorizer.update(pattern, NO_ACLS)
             yield None
         for notes, paths in seen.items():
             yield from notes.delete_expired(paths)
@@ -145,7 +150,7 @@ class AclStore:
         for pattern, acls in (yield from _read_acls(patterns)).items():
             if isinstance(acls, ZnodeFormatError):
                 raise acls
-            self._authorizer.update(pattern, acls)
+            yield from self._authorizer.update_in_slices(pattern, acls)
             yield None
 
     def _refresh(self, patterns: Sequence[ResourcePattern]) -> Steps[None]:
@@ -153,7 +158,7 @@ class AclStore:
             if isinstance(acls, ZnodeFormatError):
                 logger.error("The entries stay as they were: %s", acls)
             else:
-                self._authorizer.update(pattern, acls)
+                yield from self._authorizer.update_in_slices(pattern, acls)
             yield None
 
     def process_changes(self, pattern_type: PatternType) -> Steps[None]:
@@ -337,10 +342,10 @@ class _PatternChanges:
         size_bytes = 0
         for pattern, acls in known.items():
             entries = self.pending[pattern](acls.entries)
-            data = encode_acls(entries)
+            data = yield from encode_acls(entries)
             yield None
             if entries == acls.entries:
-                self._authorizer.update(pattern, acls)
+                yield from self._authorizer.update_in_slices(pattern, acls)
                 self._end(pattern)
             elif len(data) > MAX_ACLS_BYTES:
                 self._end(pattern, KafkaError(ErrorCode.INVALID_REQUEST, _TOO_MANY))
@@ -371,7 +376,7 @@ class _PatternChanges:
         for (pattern, (entries, _)), outcome in zip(batch.items(), outcomes, strict=True):
             if isinstance(outcome, Committed):
                 logger.info("Updated ACLs for %s with new version %d", _shown(pattern), outcome.versions[0])
-                self._authorizer.update(pattern, VersionedAcls(entries, outcome.versions[0]))
+                yield from self._authorizer.update_in_slices(pattern, VersionedAcls(entries, outcome.versions[0]))
                 self._end(pattern)
             elif outcome.error.code not in _CHANGED_MEANWHILE:
                 self._end(pattern, outcome.error.with_traceback(None))

@@ -3,7 +3,7 @@
 The entries of a literal pattern are in ``/kafka-acl/Topic/NAME``, those of a prefix in
 ``/kafka-acl-extended/prefixed/Topic/NAME``, with the type of the resource in Pascal case:
 
-    {"version":1,"acls":[{"principal":"User:a","permissionType":"Allow","operation":"Read","host":"*"}]}
+    {"acls":[{"principal":"User:a","permissionType":"Allow","host":"*","operation":"Read"}],"version":1}
 
 Who changes them leaves a sequential note, ``/kafka-acl-changes/acl_changes_0000000001`` with
 ``TOPIC:NAME``, or in ``/kafka-acl-extended-changes``
@@ -84,18 +84,22 @@ ACL_PATHS = (
 them come first."""
 
 
-def encode_acls(entries: Iterable[AccessControlEntry]) -> bytes:
+def encode_acls(entries: Iterable[AccessControlEntry]) -> Task[bytes]:
     """The entries of a pattern."""
-    acls = [
-        {
-            "principal": entry.principal,
-            "permissionType": pascal_case(entry.permission_type),
-            "operation": pascal_case(entry.operation),
-            "host": entry.host,
-        }
-        for entry in entries
-    ]
-    return _encoded({"version": _VERSION, "acls": acls})
+    acls = []
+    for entry in entries:
+        acls.append(
+            _encoded(
+                {
+                    "principal": entry.principal,
+                    "permissionType": pascal_case(entry.permission_type),
+                    "host": entry.host,
+                    "operation": pascal_case(entry.operation),
+                }
+            )
+        )
+        yield None
+    return b'{"acls":[%b],"version":%d}' % (b",".join(acls), _VERSION)
 
 
 def decode_acls(path: str, data: bytes | None) -> Task[frozenset[AccessControlEntry]]:

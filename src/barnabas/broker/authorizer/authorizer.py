@@ -12,12 +12,15 @@ pairs count for a client, with ``User:*`` and the host ``*`` in the place of eit
 takes the same few look-ups whether it allows or denies, and however many entries there are.
 Prefixes of a name are looked up by the lengths that prefixes have.
 
+A pattern with very many entries is kept apart, by itself: its entries are replaced at once, as
+those of any other, and they are prepared before in slices.
+
 What was decided for a principal, host and resource is kept until an entry changes, all operations
 in one bit field.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from barnabas.base.tasks import Task, one_by_one
@@ -40,6 +43,8 @@ __all__ = ["NO_ACLS", "Authorizer", "VersionedAcls"]
 _ALL_OPERATIONS = sum(1 << operation for operation in AclOperation if operation > AclOperation.ALL)
 _IMPLYING = [(operation, sum(1 << other for other in others)) for operation, others in IMPLYING_OPERATIONS.items()]
 _MAX_KEPT_DECISIONS = 16_384
+_MANY_ENTRIES = 256
+"""From here on the entries of a pattern are kept apart."""
 _DENIED_BITS = 32
 """Where the bit field of denied operations begins, above that of the allowed ones."""
 
@@ -54,6 +59,8 @@ class VersionedAcls(NamedTuple):
 
 NO_ACLS = VersionedAcls(frozenset(), -1)
 
+_Bits = Mapping[tuple[str, str], int]
+"""Bit fields by principal and host."""
 _Who = tuple[ResourceType, str, str]
 """A type of resources, a principal and a host."""
 
@@ -103,6 +110,8 @@ class Authorizer:
         self._allow_everyone = allow_everyone_if_no_acl_found
         self._acls: dict[ResourcePattern, VersionedAcls] = {}
         self._rights: dict[_Who, _Rights] = {}
+        self._apart: dict[ResourcePattern, _Bits] = {}
+        """The patterns with very many entries, which are not in the rights."""
         self._prefix_lengths: Counter[int] = Counter()
         self.generation = 0
         """Rises with every change after which other decisions may follow."""
@@ -143,6 +152,11 @@ class Authorizer:
         found = 0
         for rights in self._rights_of(principal, host, resource_type):
             found |= rights.on(name)
+        if self._apart:
+            for pattern in self._matching(resource_type, name):
+                bits = self._apart.get(pattern)
+                if bits is not None:
+                    found |= _bits_of(bits, principal, host)
         if not found:
             return _ALL_OPERATIONS if self._allow_everyone and not self._has_acls(resource_type, name) else 0
         allowed = _expanded(found)
@@ -153,12 +167,14 @@ class Authorizer:
 
     def _has_acls(self, resource_type: ResourceType, name: str) -> bool:
         """Whether any pattern matches a resource."""
-        return any(
-            ResourcePattern(resource_type, literal, PatternType.LITERAL) in self._acls for literal in (name, WILDCARD)
-        ) or any(
-            ResourcePattern(resource_type, name[:length], PatternType.PREFIXED) in self._acls
-            for length in self._prefix_lengths
-        )
+        return any(pattern in self._acls for pattern in self._matching(resource_type, name))
+
+    def _matching(self, resource_type: ResourceType, name: str) -> Iterator[ResourcePattern]:
+        """The patterns that can match a resource."""
+        for literal in (name, WILDCARD):
+            yield ResourcePattern(resource_type, literal, PatternType.LITERAL)
+        for length in self._prefix_lengths:
+            yield ResourcePattern(resource_type, name[:length], PatternType.PREFIXED)
 
     def _rights_of(self, principal: str, host: str, resource_type: ResourceType) -> list[_Rights]:
         rights = self._rights
@@ -177,6 +193,14 @@ class Authorizer:
         """Whether a principal may do everything."""
         return principal in self._super_users
 
+    def _rights_apart(self, principal: str, host: str, resource_type: ResourceType) -> _Rights:
+        """What the patterns with very many entries say about the resources of a type."""
+        rights = _Rights()
+        for pattern, bits in self._apart.items():
+            if pattern.resource_type is resource_type:
+                rights.put(pattern, _bits_of(bits, principal, host))
+        return rights
+
     def authorize_by_resource_type(
         self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType
     ) -> bool:
@@ -192,7 +216,9 @@ class Authorizer:
         return allowed
 
     def _decide_by_type(self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType) -> bool:
-        all_rights = self._rights_of(principal, host, resource_type)
+        all_rights = [*self._rights_of(principal, host, resource_type)]
+        if self._apart:
+            all_rights.append(self._rights_apart(principal, host, resource_type))
         allowing = 1 << operation | 1 << AclOperation.ALL
         denying = allowing << _DENIED_BITS
         if any(rights.literal.get(WILDCARD, 0) & denying for rights in all_rights):
@@ -234,12 +260,24 @@ class Authorizer:
         for pattern in one_by_one(self._acls if patterns is None else patterns):
             acls = self._acls.get(pattern)
             if acls is not None and wanted.pattern.matches(pattern):
-                found += [AclBinding(pattern, entry) for entry in acls.entries if wanted.entry.matches(entry)]
+                for entry in acls.entries:
+                    if wanted.entry.matches(entry):
+                        found.append(AclBinding(pattern, entry))
+                    yield None
             yield None
         return found
 
-    def update(self, pattern: ResourcePattern, acls: VersionedAcls) -> None:
-        """The entries of a pattern are these from now on."""
+    def update_in_slices(self, pattern: ResourcePattern, acls: VersionedAcls) -> Task[None]:
+        """As `update`, for entries that may be very many."""
+        bits: dict[tuple[str, str], int] = {}
+        if len(acls.entries) >= _MANY_ENTRIES:
+            for entry in acls.entries:
+                _add_bit(bits, entry)
+                yield None
+        self.update(pattern, acls, bits)
+
+    def update(self, pattern: ResourcePattern, acls: VersionedAcls, bits: _Bits | None = None) -> None:
+        """The entries of a pattern are these from now on. ``bits`` are theirs, if they are many."""
         before = self._acls.get(pattern, NO_ACLS).entries
         if acls.entries:
             self._acls[pattern] = acls
@@ -250,8 +288,21 @@ class Authorizer:
         self._forget_decisions()
         if pattern.pattern_type is PatternType.PREFIXED and bool(before) != bool(acls.entries):
             _count(self._prefix_lengths, len(pattern.name), 1 if acls.entries else -1)
-        bits = _bits(acls.entries)
-        for principal, host in {(entry.principal, entry.host) for entry in before ^ acls.entries}:
+        if not bits:
+            bits = {}
+            for entry in acls.entries:
+                _add_bit(bits, entry)
+        self._apart.pop(pattern, None)
+        if len(acls.entries) >= _MANY_ENTRIES:
+            self._apart[pattern] = bits
+            bits = {}
+        if len(before) >= _MANY_ENTRIES:
+            before = frozenset()
+        self._put(pattern, bits, {*bits, *((entry.principal, entry.host) for entry in before)})
+
+    def _put(self, pattern: ResourcePattern, bits: _Bits, whom: Iterable[tuple[str, str]]) -> None:
+        """Replace the rights on a pattern, of all who had or have some."""
+        for principal, host in whom:
             who = (pattern.resource_type, principal, host)
             rights = self._rights.get(who)
             if rights is None:
@@ -271,20 +322,28 @@ def _expanded(bits: int) -> int:
     return _ALL_OPERATIONS if bits >> AclOperation.ALL & 1 else bits & _ALL_OPERATIONS
 
 
-def _bits(entries: Iterable[AccessControlEntry]) -> Mapping[tuple[str, str], int]:
-    """The bit fields of entries by principal and host.
+def _add_bit(bits: dict[tuple[str, str], int], entry: AccessControlEntry) -> None:
+    """Add an entry to the bit fields of its pattern.
 
     What another version wrote, with an operation or permission that is unknown here, has no bit
     that counts."""
-    bits: dict[tuple[str, str], int] = {}
-    for principal, host, operation, permission in entries:
-        if permission is AclPermissionType.ALLOW:
-            bit = 1 << operation
-        else:
-            bit = 1 << operation + _DENIED_BITS if permission is AclPermissionType.DENY else 0
-        key = (principal, host)
-        bits[key] = bits.get(key, 0) | bit
-    return bits
+    principal, host, operation, permission = entry
+    if permission is AclPermissionType.ALLOW:
+        bit = 1 << operation
+    else:
+        bit = 1 << operation + _DENIED_BITS if permission is AclPermissionType.DENY else 0
+    key = (principal, host)
+    bits[key] = bits.get(key, 0) | bit
+
+
+def _bits_of(bits: _Bits, principal: str, host: str) -> int:
+    """What the entries of one pattern say to a principal at a host."""
+    return (
+        bits.get((principal, host), 0)
+        | bits.get((principal, WILDCARD), 0)
+        | bits.get((WILDCARD_PRINCIPAL, host), 0)
+        | bits.get((WILDCARD_PRINCIPAL, WILDCARD), 0)
+    )
 
 
 def _count(counts: Counter[int], key: int, change: int) -> None:
