@@ -719,6 +719,22 @@ def test_authorized_operations_are_those_of_the_client(broker: RightsBroker) -> 
     assert group.authorized_operations == bits(DELETE, DESCRIBE)
 
 
+def test_operations_on_a_topic_that_is_missing_are_given_to_those_who_may_describe_it(broker: RightsBroker) -> None:
+    """As on one that is there."""
+    broker.rights.allow((DESCRIBE, TOPIC, "new"), (READ, TOPIC, "new"))
+    request = metadata(10, "new", allow_auto_topic_creation=False, include_topic_authorized_operations=True)
+    (topic,) = ask(broker, request, 10).topics
+    assert (topic.error_code, topic.topic_authorized_operations) == (E.UNKNOWN_TOPIC_OR_PARTITION, bits(READ, DESCRIBE))
+
+
+def test_in_the_first_version_an_empty_list_asks_for_all_topics_that_may_be_described(broker: RightsBroker) -> None:
+    """In later versions it asks for none."""
+    assert ask(broker, metadata(0), 0).topics == []
+    broker.rights.allow((DESCRIBE, *T))
+    assert [topic.name for topic in ask(broker, metadata(0), 0).topics] == ["t"]
+    assert ask(broker, metadata(1), 1).topics == []
+
+
 def test_without_an_authorizer_all_operations_are_authorized(tmp_path: Path) -> None:
     """All that there are for the type of the resource."""
     broker = RightsBroker(tmp_path, has_authorizer=False)

@@ -5,7 +5,8 @@ A request for a missing topic creates it where auto.create.topics.enable and the
 the client gets an error upon which it retries, and finds the topic then. A request that names
 10,000 more than twice the topics that there are is refused: its connection is closed.
 
-- 1: the controller, racks, and which topics are internal; null asks for all topics.
+- 1: the controller, racks, and which topics are internal; null asks for all topics, as an
+  empty list does in version 0.
 - 2: the cluster id.
 - 4: whether a missing topic may be created.
 - 5: offline replicas.
@@ -79,18 +80,23 @@ def _handle(parts: Parts, request: Request) -> None:
     parts.first_updates.when_loaded(
         request,
         lambda: _answer(parts, request),
-        lambda: _is_known(parts.metadata, request.message),
+        lambda: _is_known(parts.metadata, request),
     )
 
 
-def _is_known(metadata: MetadataCache, message: MetadataRequest) -> bool:
+def _is_of_all(request: Request) -> bool:
+    """Whether all topics are asked for."""
+    return request.message.topics is None or (not request.version and not request.message.topics)
+
+
+def _is_known(metadata: MetadataCache, request: Request) -> bool:
     """Whether all that is asked for is known."""
     return (
-        message.topics is not None
+        not _is_of_all(request)
         and metadata.has_brokers
         and all(
             topic.name in metadata if topic.name is not None else metadata.topic_name(topic.topic_id) is not None
-            for topic in message.topics
+            for topic in request.message.topics
         )
     )
 
@@ -101,7 +107,7 @@ def _answer(parts: Parts, request: Request) -> None:
 
 def _describe(parts: Parts, request: Request) -> Task[None]:
     message: MetadataRequest = request.message
-    topics = yield from _topics(parts, request, message)
+    topics = yield from _topics(parts, request)
     if message.include_topic_authorized_operations:
         topics = yield from _with_operations(parts.auth_helper, request, topics)
     response = MetadataResponse(
@@ -121,12 +127,12 @@ def _cluster_operations(auth_helper: AuthHelper, request: Request) -> int:
     return auth_helper.authorized_operations(request, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
-def _topics(parts: Parts, request: Request, message: MetadataRequest) -> Task[list[MetadataResponseTopic]]:
+def _topics(parts: Parts, request: Request) -> Task[list[MetadataResponseTopic]]:
     knows_listener_not_found = request.version >= _LISTENER_ERROR_FROM_VERSION
     metadata = parts.metadata
     found: list[MetadataResponseTopic] = []
     missing: list[str] = []
-    is_of_all = message.topics is None
+    is_of_all = _is_of_all(request)
     names = dict.fromkeys(metadata.topics()) if is_of_all else (yield from _named(metadata, request, found))
     allowed = yield from allowed_names(
         parts.auth_helper, request, AclOperation.DESCRIBE, ResourceType.TOPIC, names, log_if_denied=not is_of_all
@@ -224,7 +230,7 @@ def _with_operations(
     for topic in topics:
         yield None
         operations = _UNKNOWN_OPERATIONS
-        if topic.error_code == ErrorCode.NONE and topic.name is not None:
+        if topic.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED and topic.name is not None:
             operations = auth_helper.authorized_operations(request, ResourceType.TOPIC, topic.name)
         answers.append(
             # The topic is shared with other responses: a copy carries what this client asked for.
