@@ -268,6 +268,11 @@ def trials(seeds: str) -> dict[str, Trial]:
             "the simulation notices every defect that is put into elections, Zab and sessions",
             program=("tests/simulation/ensemble_mutants.py",),
         ),
+        "rights": Trial(
+            "each API in each version asks for the same rights as Apache Kafka 3.9.1's and answers alike without them",
+            ("tests/interop/test_acl_matrix.py",),
+            {"BARNABAS_RIGHTS": "all"},
+        ),
         "rule mutants": Trial(
             "each rule of security and each limit has a unit test that fails without it",
             program=("tests/rule_mutants.py",),
