@@ -182,6 +182,14 @@ def all_but(operation: Op) -> list[Right]:
     return on_cluster(*set(CLUSTER_OPERATIONS) - {operation} - IMPLYING.get(operation, set()))
 
 
+def in_short_slices(path: DataPath, monkeypatch: pytest.MonkeyPatch, steps: int = 100) -> None:
+    def time_slice() -> Callable[[], bool]:
+        left = iter(range(steps))
+        return lambda: next(left, None) is None
+
+    monkeypatch.setattr(path.clock, "time_slice", time_slice)
+
+
 def of_case(case: tuple[Question, int]) -> str:
     return f"{case[0].module}-v{case[1]}"
 
@@ -375,6 +383,21 @@ class TestCreateTopics:
             "__cluster_metadata": (E.INVALID_REQUEST, E.NONE),
             "twice": (E.INVALID_REQUEST, E.TOPIC_AUTHORIZATION_FAILED),
         }
+
+    def test_a_request_for_very_many_topics_is_refused_in_slices(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Others have their turn meanwhile."""
+        path = TopicsPath(tmp_path, [], "create_topics")
+        in_short_slices(path, monkeypatch)
+        topics = [CreatableTopic(name=f"t{number}", num_partitions=1, replication_factor=1) for number in range(2000)]
+        path.wire.post(CreateTopicsRequest(topics=topics, timeout_ms=1000), 7)
+        turns = 0
+        while not path.wire.sent:
+            path.timers.advance(0)
+            turns += 1
+        assert turns > 2000 * 3 // 100
+        assert {each.error_code for each in path.wire.answer().topics} == {E.TOPIC_AUTHORIZATION_FAILED}
 
 
 class TestCreatePartitions:
