@@ -5,7 +5,7 @@ transaction (KIP-98); TxnOffsetCommit follows, at the group's coordinator.
 
 - 2: PRODUCER_FENCED, INVALID_PRODUCER_EPOCH before.
 
-Needs WRITE on the transactional id and READ on the group.
+Rights: WRITE on the transactional id and READ on the group.
 
 Errors: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED, INVALID_REQUEST,
 NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE,

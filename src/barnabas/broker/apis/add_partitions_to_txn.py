@@ -9,7 +9,8 @@ OPERATION_NOT_ATTEMPTED.
   the transaction already (KIP-890).
 - 5: TRANSACTION_ABORTABLE for one that is not.
 
-Needs WRITE on the transactional id and on each topic below version 4; CLUSTER_ACTION from there on.
+Rights: WRITE on the transactional id and on each topic below version 4; CLUSTER_ACTION from there
+on.
 
 Errors: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED,
 UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED (also: an internal topic, below version 4),

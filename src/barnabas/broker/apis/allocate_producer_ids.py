@@ -3,7 +3,9 @@
 A broker asks the controller for its next block of producer ids (KIP-730). Our own brokers claim
 their blocks themselves; Apache's brokers beside them ask.
 
-Errors: NOT_CONTROLLER, BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH,
+Rights: CLUSTER_ACTION.
+
+Errors: CLUSTER_AUTHORIZATION_FAILED, NOT_CONTROLLER, BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH,
 UNKNOWN_SERVER_ERROR (all ids are used up).
 """
 

@@ -2,7 +2,7 @@
 
 Replaces all dynamic configuration of a topic or broker. Any broker serves topics.
 
-Needs ALTER_CONFIGS on each topic, and on the cluster for brokers.
+Rights: ALTER_CONFIGS on each topic, and on the cluster for brokers.
 
 Errors: TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION,
 INVALID_CONFIG, INVALID_REQUEST, REQUEST_TIMED_OUT.

@@ -3,7 +3,7 @@
 Begins, replaces and cancels moves of replicas, each on its own (KIP-455). Answered when the orders
 are written: the moves continue after that, and ListPartitionReassignments shows them.
 
-Needs ALTER on the cluster.
+Rights: ALTER on the cluster.
 
 Errors: CLUSTER_AUTHORIZATION_FAILED, NOT_CONTROLLER, UNKNOWN_TOPIC_OR_PARTITION,
 INVALID_REPLICA_ASSIGNMENT, NO_REASSIGNMENT_IN_PROGRESS, POLICY_VIOLATION (the topic's znode would

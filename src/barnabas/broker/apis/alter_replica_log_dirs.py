@@ -4,7 +4,7 @@ Has replicas of this broker moved to other log dirs, or made there (KIP-113). NO
 move has begun, or that the replica is there already; DescribeLogDirs shows its progress. The dir
 requested last counts: a request for the one that the replica is in cancels its move.
 
-Needs ALTER on the cluster.
+Rights: ALTER on the cluster.
 
 Errors: CLUSTER_AUTHORIZATION_FAILED, REPLICA_NOT_AVAILABLE (there is no replica here yet; it will
 be made in that dir), LOG_DIR_NOT_FOUND, INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION,

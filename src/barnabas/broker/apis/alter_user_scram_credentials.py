@@ -7,7 +7,7 @@ Each user has one result, whatever the number of its entries: an error in one en
 result of the user, and nothing is changed. The results of users with errors come first, in the
 order of Apache's broker.
 
-Needs ALTER on the cluster.
+Rights: ALTER on the cluster.
 
 Errors: CLUSTER_AUTHORIZATION_FAILED, UNACCEPTABLE_CREDENTIAL, UNSUPPORTED_SASL_MECHANISM,
 RESOURCE_NOT_FOUND, DUPLICATE_RESOURCE, NOT_CONTROLLER, REQUEST_TIMED_OUT.

@@ -5,7 +5,9 @@ partitions that no other broker can lead; the broker stops all the same.
 
 - 2: the broker epoch (KIP-380).
 
-Errors: NOT_CONTROLLER, STALE_BROKER_EPOCH, BROKER_NOT_AVAILABLE.
+Rights: CLUSTER_ACTION.
+
+Errors: CLUSTER_AUTHORIZATION_FAILED, NOT_CONTROLLER, STALE_BROKER_EPOCH, BROKER_NOT_AVAILABLE.
 """
 
 from typing import NamedTuple

@@ -3,7 +3,7 @@
 More partitions for topics, each on its own (KIP-195); answered when they have leaders or
 at the request's timeout.
 
-Needs ALTER on each topic.
+Rights: ALTER on each topic.
 
 Errors: NOT_CONTROLLER, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS
 (also: more than 100,000 new replicas of a topic, or a znode that would be too large),

@@ -6,7 +6,7 @@ The controller writes the topics, and answers when they have leaders or at the r
 - 5: the new topic's settings in the response (KIP-525).
 - 7: the topic id (KIP-516).
 
-Needs CREATE on the cluster, or on each topic. A client without DESCRIBE_CONFIGS on a topic is not
+Rights: CREATE on the cluster, or on each topic. A client without DESCRIBE_CONFIGS on a topic is not
 told its settings, partitions and id, but TOPIC_AUTHORIZATION_FAILED as the error of its settings.
 
 Errors: NOT_CONTROLLER, TOPIC_AUTHORIZATION_FAILED, TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION,

@@ -6,8 +6,8 @@ request's timeout.
 - 3: TOPIC_DELETION_DISABLED instead of INVALID_REQUEST.
 - 6: topics named by id (KIP-516).
 
-Needs DELETE on each topic. The name of a topic that is given by its id is returned to clients with
-DESCRIBE on it.
+Rights: DELETE on each topic. The name of a topic that is given by its id is returned to clients
+with DESCRIBE on it.
 
 Errors: NOT_CONTROLLER, TOPIC_DELETION_DISABLED, TOPIC_AUTHORIZATION_FAILED,
 UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_REQUEST, REQUEST_TIMED_OUT.

@@ -4,7 +4,7 @@ Cluster id, controller and live brokers (KIP-700).
 
 - 1: brokers or controllers (KIP-919); a broker answers for brokers.
 
-Every client may ask. What it may do on the cluster (KIP-430) is reported to those with DESCRIBE on
+Rights: none. What a client may do on the cluster (KIP-430) is reported to those with DESCRIBE on
 it; others get 0.
 
 Errors: MISMATCHED_ENDPOINT_TYPE, UNSUPPORTED_ENDPOINT_TYPE.

@@ -6,7 +6,7 @@ Values of topics, brokers and loggers (KIP-412), and where each comes from (KIP-
 - 1: synonyms.
 - 3: types and documentation (KIP-569).
 
-Needs DESCRIBE_CONFIGS on each topic and group, and on the cluster for brokers and their loggers.
+Rights: DESCRIBE_CONFIGS on each topic and group, and on the cluster for brokers and their loggers.
 Refused resources come last in the response.
 
 Errors: TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED,

@@ -7,7 +7,7 @@ dir is marked as future.
 - 3: an error of the whole response.
 - 4: the disk's total and usable bytes (KIP-827).
 
-Needs DESCRIBE on the cluster.
+Rights: DESCRIBE on the cluster.
 
 Errors: CLUSTER_AUTHORIZATION_FAILED; KAFKA_STORAGE_ERROR for a log dir that is offline.
 """

@@ -3,8 +3,8 @@
 Transactional ids with the state of their transactions (KIP-664), from the broker that coordinates
 them.
 
-Needs DESCRIBE on the transactional id. Of its transaction's partitions, those of topics are listed
-on which the client has DESCRIBE.
+Rights: DESCRIBE on the transactional id. Of its transaction's partitions, those of topics are
+listed on which the client has DESCRIBE.
 
 Errors: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, INVALID_REQUEST, TRANSACTIONAL_ID_NOT_FOUND,
 NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.

@@ -3,7 +3,7 @@
 The mechanisms for which users have SCRAM credentials, and their iterations (KIP-554); of all users,
 or of those that are named. Any broker reads them from the coordination service.
 
-Needs DESCRIBE on the cluster.
+Rights: DESCRIBE on the cluster.
 
 Errors: CLUSTER_AUTHORIZATION_FAILED, RESOURCE_NOT_FOUND, DUPLICATE_RESOURCE, REQUEST_TIMED_OUT.
 """

@@ -6,7 +6,7 @@ all partitions leaves out those that need no election.
 
 - 1: the kind of election; before, all are of preferred leaders.
 
-Needs ALTER on the cluster.
+Rights: ALTER on the cluster.
 
 Errors: CLUSTER_AUTHORIZATION_FAILED, NOT_CONTROLLER, ELECTION_NOT_NEEDED,
 PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION,

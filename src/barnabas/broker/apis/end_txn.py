@@ -8,7 +8,7 @@ are written to all partitions afterwards, and the next transaction begins when t
   Clients send it where transaction.version 2 is finalized, and after a downgrade until they connect
   again.
 
-Needs WRITE on the transactional id.
+Rights: WRITE on the transactional id.
 
 Errors: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, INVALID_REQUEST, NOT_COORDINATOR,
 COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, INVALID_PRODUCER_ID_MAPPING,

@@ -3,7 +3,7 @@
 Sets, deletes, appends to and subtracts from single settings of a topic or broker (KIP-339), and
 sets the levels of loggers (KIP-412).
 
-Needs ALTER_CONFIGS on each topic, and on the cluster for brokers and their loggers.
+Rights: ALTER_CONFIGS on each topic, and on the cluster for brokers and their loggers.
 
 Errors: TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION,
 INVALID_CONFIG, INVALID_REQUEST, REQUEST_TIMED_OUT.

@@ -8,7 +8,7 @@ open is aborted first.
 - 3: the id and epoch that the producer has, if it continues after an error (KIP-360).
 - 4: PRODUCER_FENCED, INVALID_PRODUCER_EPOCH before.
 
-Needs WRITE on the transactional id; without one, IDEMPOTENT_WRITE on the cluster or WRITE on any
+Rights: WRITE on the transactional id; without one, IDEMPOTENT_WRITE on the cluster or WRITE on any
 topic (KIP-679).
 
 Errors: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED, INVALID_REQUEST,

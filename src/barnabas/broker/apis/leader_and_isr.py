@@ -9,8 +9,11 @@ the leader epoch and the topic id that this broker knows.
 - 6: the leader recovery state (KIP-704).
 - 7: whether the controller is a KRaft controller.
 
-Errors: STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH of the whole request; INCONSISTENT_TOPIC_ID,
-STALE_CONTROLLER_EPOCH (an older leader epoch), KAFKA_STORAGE_ERROR of a partition.
+Rights: CLUSTER_ACTION.
+
+Errors: CLUSTER_AUTHORIZATION_FAILED, STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH of the whole
+request; INCONSISTENT_TOPIC_ID, STALE_CONTROLLER_EPOCH (an older leader epoch), KAFKA_STORAGE_ERROR
+of a partition.
 """
 
 from collections.abc import Callable

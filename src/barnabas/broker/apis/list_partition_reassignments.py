@@ -2,7 +2,7 @@
 
 Which partitions have replicas on the move, and how (KIP-455).
 
-Needs DESCRIBE on the cluster.
+Rights: DESCRIBE on the cluster.
 
 Errors: CLUSTER_AUTHORIZATION_FAILED, NOT_CONTROLLER, REQUEST_TIMED_OUT.
 """

@@ -5,7 +5,7 @@ The transactional ids that this broker coordinates (KIP-664), by state and by pr
 - 1: transactions that began longer ago than a duration (KIP-994).
 - 2: ids that match a regular expression of RE2, as a whole (KIP-1152).
 
-Ids without DESCRIBE are left out.
+Rights: DESCRIBE on each transactional id; those without are left out.
 
 Errors: COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, INVALID_REGULAR_EXPRESSION.
 """

@@ -6,8 +6,10 @@ The controller takes replicas away from this broker, with their data or without.
 - 3: leader epochs, and a choice for each partition (KIP-570).
 - 4: whether the controller is a KRaft controller.
 
-Errors: STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH of the whole request; FENCED_LEADER_EPOCH,
-KAFKA_STORAGE_ERROR of a partition.
+Rights: CLUSTER_ACTION.
+
+Errors: CLUSTER_AUTHORIZATION_FAILED, STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH of the whole
+request; FENCED_LEADER_EPOCH, KAFKA_STORAGE_ERROR of a partition.
 """
 
 from collections.abc import Callable, Iterator

@@ -12,7 +12,7 @@ partition is part of it (KIP-890).
 - 5: clients leave it to the broker to add the partition of the group to the transaction, where
   transaction.version is 2 (KIP-890).
 
-Needs WRITE on the transactional id, READ on the group, and READ on each topic.
+Rights: WRITE on the transactional id, READ on the group, and READ on each topic.
 
 Errors: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED,
 TOPIC_AUTHORIZATION_FAILED, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS

@@ -6,7 +6,7 @@ when the znode ``/feature`` is written; each update succeeds or fails for itself
 - 1: the kind of downgrade, and requests that only validate (KIP-778). Apache's brokers in ZooKeeper
   mode write what they should only validate.
 
-Needs ALTER on the cluster.
+Rights: ALTER on the cluster.
 
 Errors: CLUSTER_AUTHORIZATION_FAILED, NOT_CONTROLLER, INVALID_REQUEST (also where
 inter.broker.protocol.version is lower than 2.7), FEATURE_UPDATE_FAILED.

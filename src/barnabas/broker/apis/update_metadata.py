@@ -8,7 +8,9 @@ the like rest on it.
 - 7: topic ids (KIP-516).
 - 8: whether the controller is a KRaft controller.
 
-Errors: STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH.
+Rights: CLUSTER_ACTION.
+
+Errors: CLUSTER_AUTHORIZATION_FAILED, STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH.
 """
 
 from typing import NamedTuple
