@@ -288,6 +288,18 @@ def test_secure_a_cluster(tmp_path: Path) -> None:
         reader.run(others[-1], may_fail=True)
 
 
+@needs("openssl")
+def test_harden_a_cluster(tmp_path: Path) -> None:
+    """Closed from its first second; what an application may do, what is denied, how rights end."""
+    zookeeper, broker = free_ports(2)
+    places = {"2181": str(zookeeper), "9092": str(broker), "/var/lib/barnabas": str(tmp_path / "data")}
+    reader = Reader(tmp_path, places)
+    try:
+        reader.follow(blocks(HOW_TO / "harden-a-cluster.md"))
+    finally:
+        reader.end()
+
+
 def test_test_with_a_cluster(tmp_path: Path) -> None:
     """The programs run in one process, the tests in one run of pytest."""
     programs = [block.text for block in blocks(HOW_TO / "test-with-a-cluster.md") if block.language == "python"]
