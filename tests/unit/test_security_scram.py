@@ -10,11 +10,15 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.configuration.scram_credentials import ScramChange
 from barnabas.broker.configuration.stand_in_credentials import StandInCredentials
+from barnabas.client.admin.scram_users import ScramPassword
 from barnabas.security.errors import SaslError
 from barnabas.security.mechanisms import SCRAM_MECHANISMS
 from barnabas.security.sasl_client import login_of_broker
-from barnabas.security.scram import SaltedPassword, ScramClient, ScramServer, scram_credential
+from barnabas.security.scram import SaltedPassword, ScramClient, ScramCredential, ScramServer, scram_credential
+from barnabas.wire.kafka.messages.alter_user_scram_credentials import ScramCredentialUpsertion
+from barnabas.wire.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 SERVER_NONCE = NONCE + "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
@@ -204,3 +208,21 @@ def test_a_credential_of_too_few_iterations_is_not_used() -> None:
     known = server_of_ann(4096)
     known.evaluate(last_message(known.evaluate(b"n,,n=ann,r=ours")))
     assert known.is_complete
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        SaslAuthenticateRequest(auth_bytes=b"\0ann\0swordfish"),
+        ScramCredentialUpsertion(
+            name="ann", mechanism=1, iterations=4096, salt=b"swordfish", salted_password=b"swordfish"
+        ),
+        ScramChange("ann", 1, 4096, b"swordfish", b"swordfish"),
+        ScramPassword("ann", "SCRAM-SHA-256", "swordfish"),
+        ScramCredential(b"swordfish", b"swordfish", b"swordfish", 4096),
+    ],
+    ids=lambda made: type(made).__name__,
+)
+def test_what_is_printed_of_an_object_shows_no_secret(made: object) -> None:
+    """Neither in a log, nor in an error, nor in the report of a failed test."""
+    assert "swordfish" not in f"{made}{made!r}"

@@ -133,6 +133,9 @@ class ScramChange(NamedTuple):
     salt: bytes = b""
     salted_password: bytes | None = None
 
+    def __repr__(self) -> str:
+        return f"ScramChange({self.user!r}, {self.mechanism_type})"  # without what passwords are made of
+
     def check(self) -> None:
         """Raises `KafkaError` for what cannot be, in Kafka's words."""
         if not self.user:

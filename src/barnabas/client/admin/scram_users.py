@@ -38,6 +38,9 @@ class ScramPassword(NamedTuple):
     password: str | None
     iterations: int = MIN_SCRAM_ITERATIONS
 
+    def __repr__(self) -> str:
+        return f"ScramPassword({self.user!r}, {self.mechanism!r}, iterations={self.iterations})"  # without it
+
 
 def salt_password(password: str, mechanism: str, iterations: int) -> tuple[bytes, bytes]:
     """A new salt, and the password salted with it.

@@ -56,6 +56,8 @@ Records = Buffer | FileSlice | None
 """Record batches as they came, or as they lie in a file."""
 
 _OPEN_END = 32767
+_SECRETS = frozenset(("auth_bytes", "salt", "salted_password"))
+"""Fields that no log and no error shows: tokens with passwords, and what passwords are made of."""
 
 
 class Versions(NamedTuple):
@@ -200,7 +202,7 @@ class Struct(metaclass=_StructType):
         shown = []
         for field in self.FIELDS:
             value = getattr(self, field.name)
-            if isinstance(value, bytes | bytearray | memoryview) and len(value) > 32:
+            if isinstance(value, bytes | bytearray | memoryview) and (len(value) > 32 or field.name in _SECRETS):
                 shown.append(f"{field.name}=<{len(value)} bytes>")
             else:
                 shown.append(f"{field.name}={value!r}")
