@@ -14,6 +14,7 @@ from barnabas.base.tasks import Runner
 from barnabas.broker.authorizer.acl_store import AclStore
 from barnabas.broker.authorizer.authorizer import Authorizer
 from barnabas.broker.authorizer.service import AclManager
+from barnabas.broker.cluster import change_notes
 from barnabas.broker.cluster.service import Interpreter
 from barnabas.broker.cluster.znodes import ZnodeFormatError
 from barnabas.broker.server import BrokerServer
@@ -258,5 +259,26 @@ def test_changes_at_the_same_time_all_hold(tmp_path: Path) -> None:
             assert results == [[None]] * len(entries)
             for broker in brokers:
                 await holds(lambda broker=broker: broker.authorizer.acls_of(pattern).entries == set(entries))
+
+    asyncio.run(run())
+
+
+def test_what_clients_change_does_not_wait_between_looks_at_notes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With thousands of notes the broker looks at them less often, and no client notices."""
+    monkeypatch.setattr(change_notes, "ITEMS_A_TURN", 1)
+    monkeypatch.setattr(change_notes, "_NOTES_A_PAUSED_MS", 1e-6)  # for ever
+
+    async def run() -> None:
+        async with (
+            running_server(tmp_path / "zookeeper") as zookeeper,
+            session(f"127.0.0.1:{zookeeper.port}") as client,
+            asyncio.timeout(60),
+        ):
+            broker = _Keeping(client)
+            await broker.manager.load()
+            for number in range(20):
+                assert await broker.perform(broker.manager.create([binding(f"t{number}")])) == [None]
 
     asyncio.run(run())

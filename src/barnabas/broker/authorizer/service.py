@@ -97,6 +97,8 @@ class AclManager:
             except BaseException:
                 self._must_reload = True
                 raise
+        # Not in turn: what clients add and remove need not wait.
+        await self._interpreter.perform(self._store.notes[pattern_type].pause())
         await self._perform(self._store.process_changes(pattern_type), self._watch_for)
 
     async def _perform(self, steps: Steps[T], watch_for: WatchFor = lambda _: None) -> T:

@@ -54,15 +54,15 @@ class ChangeNotes:
             self._last_change = notes[-1][0]
         return [path for _, path in notes]
 
-    def process(self, apply: Apply) -> Steps[None]:
-        """Look for notes, work through those that are new, and delete those that all
-        brokers must have seen.
-
-        Each look lists all notes of the last fifteen minutes. With thousands of them, the notes of
-        a time are looked at together.
-        """
+    def pause(self) -> Steps[None]:
+        """Wait before a look, so that with thousands of notes those of a time are looked at
+        together: each look lists all notes of the last fifteen minutes."""
         if self._count > ITEMS_A_TURN:
             yield Pause(self._count // _NOTES_A_PAUSED_MS)
+
+    def process(self, apply: Apply) -> Steps[None]:
+        """Look for notes, work through those that are new, and delete those that all
+        brokers must have seen."""
         notes = yield from self._numbered()
         self._count = len(notes)
         first_new = bisect_right(notes, self._last_change, key=itemgetter(0))

@@ -151,6 +151,7 @@ class ConfigRepository:
 
     def process_changes(self) -> Steps[None]:
         """Look for notes, and read again what the new ones name."""
+        yield from self._notes.pause()
         yield from self._notes.process(self._apply_notes)
 
     def _apply_notes(self, notes: Sequence[tuple[str, bytes | None]]) -> Steps[None]:
