@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from barnabas.base.ids import ZERO_UUID, Uuid
+from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.base.tasks import done_here
 from barnabas.broker.apis import load_handlers
 from barnabas.broker.authorizer.auth_helper import AuthHelper
@@ -52,9 +52,20 @@ from barnabas.wire.kafka.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from barnabas.wire.kafka.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
 from barnabas.wire.kafka.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
+)
+from barnabas.wire.kafka.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+    StopReplicaTopicV1,
 )
 from barnabas.wire.kafka.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from barnabas.wire.kafka.messages.update_metadata import (
@@ -271,6 +282,39 @@ class TestOfBrokers:
         """With every other right on the cluster."""
         path = AdminPath(tmp_path, all_but(Op.CLUSTER_ACTION), key.name.lower())
         assert path.wire.ask(api(key).request(), version).error_code == E.CLUSTER_AUTHORIZATION_FAILED
+
+    @pytest.mark.parametrize("version", range(2, 8))
+    def test_each_role_is_refused(self, tmp_path: Path, version: int) -> None:
+        """By name, or by the topic's id from version 5 on."""
+        path = AdminPath(tmp_path, all_but(Op.CLUSTER_ACTION), "leader_and_isr")
+        state = LeaderAndIsrPartitionState(partition_index=3, leader=0, replicas=[0], isr=[0])
+        topic = LeaderAndIsrTopicState(topic_name="t", topic_id=topic_id("t"), partition_states=[state])
+        answer = path.wire.ask(LeaderAndIsrRequest(controller_epoch=1, topic_states=[topic]), version)
+        assert answer.error_code == E.CLUSTER_AUTHORIZATION_FAILED
+        errors = [(each.topic_name, each.partition_index, each.error_code) for each in answer.partition_errors]
+        by_id = [(each.topic_id, each.partition_errors[0].partition_index) for each in answer.topics]
+        assert errors == ([("t", 3, E.CLUSTER_AUTHORIZATION_FAILED)] if version < 5 else [])
+        assert by_id == ([] if version < 5 else [(topic_id("t"), 3)])
+        assert path.replicas.get(TopicPartition("t", 3)) is None
+
+    @pytest.mark.parametrize("version", range(1, 5))
+    def test_each_stop_is_refused(self, tmp_path: Path, version: int) -> None:
+        """In all forms in which versions name partitions; the replica stays."""
+        path = AdminPath(tmp_path, all_but(Op.CLUSTER_ACTION), "stop_replica")
+        path.lead("t", 3)
+        state = StopReplicaPartitionState(partition_index=3, leader_epoch=9, delete_partition=True)
+        fields: dict[str, Any] = {
+            "topics": [StopReplicaTopicV1(name="t", partition_indexes=[3])],
+            "delete_partitions": True,
+        }
+        if version > 2:
+            fields = {"topic_states": [StopReplicaTopicState(topic_name="t", partition_states=[state])]}
+        answer = path.wire.ask(StopReplicaRequest(controller_epoch=1, **fields), version)
+        assert answer.error_code == E.CLUSTER_AUTHORIZATION_FAILED
+        assert [(each.topic_name, each.partition_index, each.error_code) for each in answer.partition_errors] == [
+            ("t", 3, E.CLUSTER_AUTHORIZATION_FAILED)
+        ]
+        assert path.replicas.get(TopicPartition("t", 3)) is not None
 
     def test_a_refused_controller_changes_nothing(self, tmp_path: Path) -> None:
         """The metadata stays, and the broker reads no epoch for it."""

@@ -126,6 +126,21 @@ def _response(version: int, results: list[tuple[str, Uuid, int, ErrorCode]]) -> 
     return LeaderAndIsrResponse(topics=list(topics.values()))
 
 
+def fail(message: LeaderAndIsrRequest, version: int, code: ErrorCode) -> LeaderAndIsrResponse | None:
+    """As of all requests of controllers; a refusal for want of a right is for each partition,
+    too."""
+    refused: LeaderAndIsrResponse | None = error_response(message, version, code)
+    if code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        results: list[tuple[str, Uuid, int, ErrorCode]] = [
+            (topic.topic_name, topic.topic_id, state.partition_index, code)
+            for topic in message.topic_states
+            for state in topic.partition_states
+        ]
+        refused = _response(version, results)
+        refused.error_code = code
+    return refused
+
+
 API = ApiHandler(
     ApiKey.LEADER_AND_ISR,
     2,
@@ -139,6 +154,6 @@ API = ApiHandler(
         services.replicas,
         services.log_dirs,
     ),
-    error_response,
+    fail,
     inter_broker=True,
 )

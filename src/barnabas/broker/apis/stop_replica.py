@@ -23,6 +23,7 @@ from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.requests.request import Request
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 
 _STOPS_A_STEP = 16
@@ -80,12 +81,24 @@ def _partitions(message: StopReplicaRequest) -> Iterator[tuple[TopicPartition, i
             yield topic_partition, state.leader_epoch, state.delete_partition
 
 
+def fail(message: StopReplicaRequest, version: int, code: ErrorCode) -> StopReplicaResponse | None:
+    """As of all requests of controllers; a refusal for want of a right is for each partition, too:
+    Apache's controllers see by it which replicas are not deleted."""
+    refused: StopReplicaResponse | None = error_response(message, version, code)
+    if refused is not None and code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        refused.partition_errors = [
+            StopReplicaPartitionError(topic_name=name, partition_index=index, error_code=code)
+            for (name, index), _, _ in _partitions(message)
+        ]
+    return refused
+
+
 API = ApiHandler(
     ApiKey.STOP_REPLICA,
     1,
     4,
     handle,
     lambda services: Parts(services.clock.wall_ms, services.control_requests, services.replicas, services.log_dirs),
-    error_response,
+    fail,
     inter_broker=True,
 )
