@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from barnabas.broker.apis import MODULES, ApiHandler, load_handlers
-from barnabas.wire.kafka.api import api
+from barnabas.wire.kafka.api import ApiKey, api
 
 HANDLERS = load_handlers()
 
@@ -29,6 +29,28 @@ def test_every_api_has_a_way_to_answer_an_error(handler: ApiHandler) -> None:
     """An exception in a handler must reach the client as the API's own error."""
     names = {field.name for field in api(handler.key).response.FIELDS}
     assert handler.fail is not None or "error_code" in names
+
+
+def test_every_api_can_ask_for_rights() -> None:
+    """Except for those that come before a client has a name. Requests of brokers are asked for
+    CLUSTER_ACTION in one place."""
+    open_to_all = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
+    asking = {key for key, each in HANDLERS.items() if each.inter_broker or _takes_auth_helper(each)}
+    assert HANDLERS.keys() - asking == open_to_all
+
+
+def _takes_auth_helper(handler: ApiHandler) -> bool:
+    taken: list[str] = []
+
+    class Services:
+        """Notes what is taken."""
+
+        def __getattr__(self, name: str) -> "Services":
+            taken.append(name)
+            return self
+
+    handler.parts(Services())
+    return "auth_helper" in taken
 
 
 def test_a_server_has_imported_all_it_needs_before_its_loop_runs() -> None:
