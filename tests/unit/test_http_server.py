@@ -10,6 +10,7 @@ import pytest
 
 from barnabas.net.http import HttpResponse
 from barnabas.net.http_server import HttpServer, metrics_handler
+from support.unclosed import closes_all
 
 LARGE = HttpResponse(200, "text/plain", b"x" * (16 << 20))
 GET = b"GET /metrics HTTP/1.1\r\n\r\n"
@@ -166,3 +167,23 @@ def test_a_close_does_not_wait_for_readers() -> None:
     serve(use, limit_s=3600)
     with left[0] as opened:
         assert len(read_all(opened)) < len(LARGE.body)
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_a_close_closes_connections_that_have_just_come(turns: int) -> None:
+    """However far the loop has come with them."""
+
+    async def made() -> HttpResponse:
+        return LARGE
+
+    async def run() -> bytes:
+        server = HttpServer(metrics_handler(made, 3600), 3600)
+        await server.open("127.0.0.1", 0, "test")
+        with connect(server.port) as opened:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await server.close()
+            return read_all(opened) if turns else b""
+
+    with closes_all():
+        assert asyncio.run(run()) == b""

@@ -2,11 +2,13 @@
 and what ends the start."""
 
 import asyncio
+import errno
 import random
+import socket
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, NoReturn
 
 import pytest
 
@@ -23,6 +25,7 @@ from support.certificates import make_certificate
 from support.needs import needs
 from support.network_contract import HOST, NetworkContract, Recorder
 from support.ports import free_ports
+from support.unclosed import closes_all
 
 JAAS = """
 QuorumServer { org.apache.zookeeper.server.auth.DigestLoginModule required user_peer="pw"; };
@@ -207,6 +210,48 @@ def test_strangers_that_say_nothing_hold_no_more_than_64_handshakes(certificate:
 
     asyncio.run(test(accepts_plain=False))
     asyncio.run(test(accepts_plain=True))
+
+
+@needs("openssl")
+def test_connections_that_make_room_before_they_are_looked_at_are_closed(
+    certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many may come in one turn of the loop."""
+    monkeypatch.setattr(unified, "_MAX_HANDSHAKES", 1)
+    own = str(certificate)
+
+    async def test() -> None:
+        listener = await quorum_network(Choices(own, own), lambda: ()).listen(HOST, 0, Recorder, max_frame_bytes=4)
+        strangers = [socket.create_connection((HOST, listener.port), 30) for _ in range(3)]
+        for stranger in strangers[:2]:
+            assert await asyncio.to_thread(stranger.recv, 1) == b""
+        for stranger in strangers:
+            stranger.close()
+        await listener.close()
+
+    with closes_all():
+        asyncio.run(test())
+
+
+@needs("openssl")
+def test_a_plain_connection_that_cannot_be_taken_over_is_closed(certificate: Path) -> None:
+    """The peer may be gone by then."""
+    own = str(certificate)
+
+    def refuse(_: Connection) -> NoReturn:
+        raise OSError(errno.ENOTCONN, "gone")
+
+    async def test() -> None:
+        network = quorum_network(Choices(own, own, accepts_plain=True), lambda: ())
+        listener = await network.listen(HOST, 0, refuse, max_frame_bytes=4)
+        with socket.create_connection((HOST, listener.port), 30) as stranger:
+            stranger.sendall(b"x")
+            with suppress(ConnectionResetError):  # its byte was not read
+                assert await asyncio.to_thread(stranger.recv, 1) == b""
+        await listener.close()
+
+    with closes_all():
+        asyncio.run(test())
 
 
 ENSEMBLE = {"dataDir": "/d", "clientPort": "1", "initLimit": "5", "syncLimit": "2"} | {

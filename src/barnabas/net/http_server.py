@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from http import HTTPStatus
 
 from barnabas.net.http import BadRequestError, HttpRequest, HttpResponse, encode_http_response, parse_head
+from barnabas.net.listeners import close_server
 
 __all__ = ["HttpExchange", "HttpHandler", "HttpServer", "metrics_handler"]
 
@@ -104,7 +105,7 @@ class HttpServer:
         self._handler = handler
         self._limit_s = limit_s
         self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None] | None] = set()
+        self._tasks: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     @property
     def port(self) -> int:
@@ -119,7 +120,7 @@ class HttpServer:
 
         ``name`` is the setting that asked for it. Raises OSError."""
         try:
-            self._server = await asyncio.start_server(self._serve, host or None, port, limit=_MAX_REQUEST_BYTES)
+            self._server = await asyncio.start_server(self._accepted, host or None, port, limit=_MAX_REQUEST_BYTES)
         except UnicodeError as error:
             raise OSError(errno.EINVAL, f"{host!r} is not the name of a host") from error
         logger.info("Serving HTTP on port %d (%s)", self.port, name)
@@ -127,16 +128,22 @@ class HttpServer:
     async def close(self) -> None:
         """Close the port, and give up the answers that are on their way."""
         if self._server is not None:
-            self._server.close()
-            self._server = None
-        tasks = [task for task in self._tasks if task is not None]
+            server, self._server = self._server, None
+            await close_server(server)
+        tasks = dict(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for writer in tasks.values():  # a task that is cancelled before it begins closes nothing
+            writer.transport.abort()
+        await asyncio.sleep(0)  # asyncio closes in the next turn
+
+    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._tasks[task] = writer
+        task.add_done_callback(self._tasks.pop)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        self._tasks.add(task)
         exchange = HttpExchange(reader, writer, self._limit_s)
         try:
             if len(self._tasks) > _MAX_CONNECTIONS:
@@ -152,7 +159,6 @@ class HttpServer:
             logger.exception("A request over HTTP failed")
             writer.transport.abort()
         finally:
-            self._tasks.discard(task)
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()

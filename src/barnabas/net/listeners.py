@@ -12,13 +12,15 @@ from collections.abc import Callable
 
 from barnabas.net.descriptors import connection_ceiling, is_out_of_descriptors
 
-__all__ = ["SocketListener"]
+__all__ = ["SocketListener", "close_server"]
 
 logger = logging.getLogger(__name__)
 
 _ACCEPTS_A_TURN = 64
 _ACCEPT_PAUSE_S = 0.1
 _SILENCE_S = 60  # between two log lines about the same lack of descriptors
+_TURNS_UNTIL_HANDED_ON = 3
+"""Of the loop, in which asyncio hands on a connection that it has accepted."""
 
 
 class SocketListener:
@@ -91,3 +93,18 @@ class SocketListener:
             self._loop.remove_reader(listening.fileno())
             listening.close()
         self._sockets.clear()
+
+
+async def close_server(server: asyncio.Server) -> None:
+    """Close a server of asyncio.
+
+    It would leave connections that it has accepted, and has yet to hand on when it is closed, to
+    the garbage collector (https://github.com/python/cpython/issues/109564). So it accepts none for
+    some turns of the loop before.
+    """
+    loop = asyncio.get_running_loop()
+    for listening in server.sockets:
+        loop.remove_reader(listening.fileno())
+    for _ in range(_TURNS_UNTIL_HANDED_ON):
+        await asyncio.sleep(0)
+    server.close()

@@ -18,6 +18,7 @@ from typing import cast
 from barnabas.base.files import FileSlice
 from barnabas.base.network import Accept, Connection, FrameHandler, Listener, Part, Standing
 from barnabas.net.event_loop import measured
+from barnabas.net.listeners import close_server
 
 __all__ = ["TlsConnection", "TlsNetwork"]
 
@@ -78,7 +79,7 @@ class _TlsListener(Listener):
         return port
 
     async def close(self) -> None:
-        self._server.close()
+        await close_server(self._server)
 
 
 class TlsConnection(asyncio.Protocol):

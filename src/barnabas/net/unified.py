@@ -10,6 +10,7 @@ In ZooKeeper: UnifiedServerSocket, and ZKTrustManager for the check of hosts.
 """
 
 import asyncio
+import contextlib
 import ipaddress
 import logging
 import socket
@@ -135,9 +136,16 @@ class UnifiedNetwork:
         """Like `Network.listen`."""
 
         def opened(connected: socket.socket) -> None:
-            task = asyncio.get_running_loop().create_task(self._admit(connected, accept, max_frame_bytes))
+            ours = contextlib.ExitStack()
+            ours.callback(connected.close)
+
+            def ended(done: asyncio.Task[None]) -> None:
+                self._handshakes.pop(done, None)
+                ours.close()  # a task that is cancelled before it begins closes nothing
+
+            task = asyncio.get_running_loop().create_task(self._admit(connected, ours, accept, max_frame_bytes))
             self._handshakes[task] = None
-            task.add_done_callback(lambda done: self._handshakes.pop(done, None))
+            task.add_done_callback(ended)
             if len(self._handshakes) > _MAX_HANDSHAKES:
                 oldest = next(iter(self._handshakes))
                 del self._handshakes[oldest]
@@ -152,18 +160,20 @@ class UnifiedNetwork:
         network = self._tls or self._plain
         return await network.connect(host, port, accept, max_frame_bytes=max_frame_bytes, timeout_ms=timeout_ms)
 
-    async def _admit(self, connected: socket.socket, accept: Accept, max_frame_bytes: int) -> None:
+    async def _admit(
+        self, connected: socket.socket, ours: contextlib.ExitStack, accept: Accept, max_frame_bytes: int
+    ) -> None:
+        """Find out what a connection is. ``ours`` closes it until somebody else does."""
         peer: object = "a peer that is gone"
-        is_ours = True  # to close
         try:
             peer = connected.getpeername()[:2]
             async with asyncio.timeout(self._handshake_timeout_s):
                 if self._accepts_plain and not await self._begins_handshake(connected):
-                    is_ours = False
                     self._plain.adopt(connected, accept, max_frame_bytes)
+                    ours.pop_all()
                     return
                 connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                is_ours = False
+                ours.pop_all()
                 await asyncio.get_running_loop().connect_accepted_socket(
                     lambda: TlsConnection(accept, max_frame_bytes, self._is_expected),
                     connected,
@@ -175,9 +185,6 @@ class UnifiedNetwork:
             logger.warning("Closing the connection of %s: no TLS handshake in time", peer)
         except OSError as error:
             logger.warning("Closing the connection of %s: %s", peer, error)
-        finally:
-            if is_ours:
-                connected.close()
 
     async def _begins_handshake(self, connected: socket.socket) -> bool:
         """Look at the first byte, which stays in the socket."""
