@@ -22,7 +22,7 @@ pytest.importorskip("pyspark")
 # Jars are given to a session when it starts, so this one is of its own.
 PROGRAM = """\
 import json, sys
-from barnabas.pipelines import spec
+from barnabas.pipelines.specification import spec
 from barnabas.pipelines.running.run import run_on
 from barnabas.pipelines.spark.session import open_session
 
