@@ -1,7 +1,5 @@
 """Our log's files under Apache's tools and broker, and Apache's files under ours."""
 
-import contextlib
-import io
 import os
 import random
 import re
@@ -16,7 +14,6 @@ from kazoo.client import KazooClient
 
 from barnabas.base.files import FileSlice, OsFiles
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.cli.log_files import dump_log
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.lost_data import LostData
 from barnabas.log.partition_log import Origin, PartitionLog
@@ -26,8 +23,9 @@ from barnabas.wire.kafka.records.batch_header import read_headers
 from barnabas.wire.kafka.records.compression import CompressionType
 from barnabas.wire.kafka.records.control import EndMarker, build_end_marker
 from barnabas.wire.kafka.records.records import Record, build_batch, read_records
+from support.dumps import dumpable, java_dump, our_dump
 from support.needs import needs_reference
-from support.reference import Reference, apache_cluster, apache_tool
+from support.reference import Reference, apache_cluster
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.interop, pytest.mark.java, needs_reference]
@@ -99,27 +97,6 @@ def data_records(log: PartitionLog) -> int:
             records = list(read_records(data, position))
             count += 0 if header.is_control else len(records)
             at = header.last_offset + 1
-
-
-def java_dump(files: list[Path], *options: str) -> tuple[list[str], str]:
-    done = apache_tool("kafka.tools.DumpLogSegments", "--files", ",".join(map(str, files)), *options)
-    assert done.returncode == 0, done.stderr
-    printed, complaints = (
-        [line for line in text.splitlines() if not line.startswith("SLF4J")] for text in (done.stdout, done.stderr)
-    )
-    return printed, "".join(f"{line}\n" for line in complaints)
-
-
-def our_dump(files: list[Path], *options: str) -> list[str]:
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        assert dump_log.main(["--files", ",".join(map(str, files)), *options]) == 0
-    return out.getvalue().splitlines()
-
-
-def dumpable(folder: Path) -> list[Path]:
-    suffixes = (".log", ".index", ".timeindex", ".snapshot", ".txnindex")
-    return sorted(path for path in folder.iterdir() if path.suffix in suffixes)
 
 
 def commit_as_a_group(bootstrap: str, topic: str) -> None:

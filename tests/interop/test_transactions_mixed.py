@@ -6,7 +6,7 @@ by broker 1, Apache's; names of groups and of producers are chosen by the partit
 """
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import confluent_kafka
 import pytest
@@ -16,7 +16,7 @@ from barnabas.broker.metadata.internal_topics import partition_of
 from support.mixed import APACHES, LIMIT_S, OURS, MixedCluster, mixed_cluster
 from support.needs import needs_reference
 from support.servers import barnabas
-from support.transaction_copies import committed, read_committed
+from support.transaction_copies import committed, read_committed, repeat
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.interop, pytest.mark.java, pytest.mark.fault, needs_reference, pytest.mark.timeout(600)]
@@ -85,21 +85,6 @@ def producer_of(cluster: MixedCluster, name: str) -> confluent_kafka.Producer:
     )
     repeat(lambda: made.init_transactions(30))
     return made
-
-
-def repeat(call: Callable[[], object]) -> None:
-    """As applications do: again after an error that says so."""
-
-    def succeeds() -> bool:
-        try:
-            call()
-        except confluent_kafka.KafkaException as error:
-            if not error.args[0].retriable():
-                raise
-            return False
-        return True
-
-    eventually(succeeds, timeout_s=LIMIT_S, what="the call of a transactional producer")
 
 
 def write(producer: confluent_kafka.Producer, topic: str, *values: str) -> None:

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from support.knowing import topic_known
 from support.waiting import eventually
 
-__all__ = ["CLIENTS", "RECORDS", "committed", "fill", "make", "read_committed"]
+__all__ = ["CLIENTS", "RECORDS", "committed", "fill", "make", "read_committed", "repeat"]
 
 RECORDS = 60
 _SIZE = 10
@@ -70,15 +70,34 @@ def read_committed(bootstrap: str, topic: str, partition: int = 0, isolation: st
     return values
 
 
-def committed(bootstrap: str, group: str, topic: str, partition: int = 0) -> int:
-    """The group's offset; -1001 where there is none."""
-    reader = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False})
+def committed(bootstrap: str, group: str, topic: str, partition: int = 0, isolation: str = "read_committed") -> int:
+    """The group's offset; -1001 where there is none.
+
+    At read_committed it waits for the end of an open transaction with offsets of the group."""
+    reader = confluent_kafka.Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False, "isolation.level": isolation}
+    )
     try:
         (found,) = reader.committed([confluent_kafka.TopicPartition(topic, partition)], timeout=_LIMIT_S)
     finally:
         reader.close()
     assert found.error is None
     return int(found.offset)
+
+
+def repeat(call: Callable[[], object]) -> None:
+    """As applications do: again after an error that says so."""
+
+    def succeeds() -> bool:
+        try:
+            call()
+        except confluent_kafka.KafkaException as error:
+            if not error.args[0].retriable():
+                raise
+            return False
+        return True
+
+    eventually(succeeds, timeout_s=_LIMIT_S, what="the call of a transactional producer")
 
 
 def _is_aborted(attempt: int) -> bool:

@@ -138,6 +138,9 @@ PROOFS: dict[str, dict[str, str]] = {
         "each kind ends what the other began": (
             f"{MIXED_TRANSACTIONS}::test_the_other_kind_continues_what_a_coordinator_began"
         ),
+        "open, aborted and decided transactions of a log dir go on at the other kind": (
+            "interop/test_transactions_swapped.py::test_the_other_kind_continues_each_transaction_of_a_log_dir"
+        ),
         "stops where a feature is finalized": (
             f"{MIXED_TRANSACTIONS}::"
             "test_apaches_broker_keeps_out_of_a_cluster_with_a_feature_until_it_is_taken_back"
