@@ -159,6 +159,14 @@ def trials(seeds: str) -> dict[str, Trial]:
             "frameworks in Python that are killed in the middle of a transaction process each record once",
             ("tests/strangers/test_python_frameworks.py",),
         ),
+        "strangers in java": Trial(
+            "Spring Kafka and Flink copy each record once; program and coordinator killed in a transaction",
+            ("tests/strangers/test_java_frameworks.py",),
+        ),
+        "strangers in connect": Trial(
+            "Connect's sources and Debezium write each line and row once; worker and coordinator killed in a transaction",
+            ("tests/strangers/test_connect.py",),
+        ),
         "types": Trial(
             "every type in every output, read back by others, is the same in 27 combinations of zones",
             ("tests/spark/test_type_matrix.py",),

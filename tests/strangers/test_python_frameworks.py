@@ -14,21 +14,14 @@ import pytest
 
 from support.needs import ROOT
 from support.servers import Up, up
-from support.transaction_copies import committed, make, read_committed
-from support.transaction_kills import (
-    Numbers,
-    Program,
-    kill_in_a_transaction,
-    running,
-    wait_for_all,
-)
+from support.transaction_copies import committed, make
+from support.transaction_kills import Numbers, Program, copy_through_kills, running
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 
 PROGRAMS = ROOT / "tests" / "other_languages" / "python"
 ENVIRONMENT = ROOT / "build" / "frameworks"
-FIRST, LAST = 100, 100
 LIMIT_S = 120
 
 
@@ -93,15 +86,10 @@ def test_a_killed_program_processes_each_record_once(
     """The open transaction is aborted, and the offsets are committed with the records."""
     bootstrap = cluster.bootstrap
     numbers = Numbers(bootstrap, program.source)
-    numbers.add(FIRST)
-    with program.run() as process:
-        kill_in_a_transaction(process, bootstrap, program.target, numbers.add)
-    numbers.add(LAST)
-    with program.run() as process:
-        assert wait_for_all(process, bootstrap, program.target, numbers.count) == wanted(numbers.count)
-        eventually(
-            lambda: committed(bootstrap, program.name, program.source) == numbers.count,
-            timeout_s=LIMIT_S,
-            what="the group's offset",
-        )
-    assert len(read_committed(bootstrap, program.target, isolation="read_uncommitted")) > numbers.count
+    values = copy_through_kills(program.run, bootstrap, program.target, numbers)
+    assert values == wanted(numbers.count)
+    eventually(
+        lambda: committed(bootstrap, program.name, program.source) == numbers.count,
+        timeout_s=LIMIT_S,
+        what="the group's offset",
+    )

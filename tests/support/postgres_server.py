@@ -16,18 +16,24 @@ from support.needs import program
 
 
 class PostgresServer:
-    """A server that listens on a socket in a folder of its own."""
+    """A server that listens on a socket in a folder of its own.
 
-    def __init__(self, folder: Path, extra: dict[str, Any]) -> None:
+    With a port it listens there, too, and has what a reader of its log needs."""
+
+    def __init__(self, folder: Path, extra: dict[str, Any], port: int | None = None) -> None:
         self._folder = folder
+        self._options = f"-k {folder} -c fsync=off" + (
+            " -c listen_addresses=''"
+            if port is None
+            else f" -c listen_addresses=127.0.0.1 -p {port} -c wal_level=logical"
+        )
         self._quiet = {"stdout": subprocess.DEVNULL, "check": True, "cwd": folder, **extra}
-        self.url = f"postgresql://tests@/postgres?host={folder}"
+        self.url = f"postgresql://tests@/postgres?host={folder}" + ("" if port is None else f"&port={port}")
         subprocess.run([program("initdb"), "-D", folder / "data", "-A", "trust", "-U", "tests"], **self._quiet)
         self.start()
 
     def start(self) -> None:
-        options = f"-k {self._folder} -c listen_addresses='' -c fsync=off"
-        self._control("-o", options, "-l", self._folder / "log", "-w", "-t", "120", "start")
+        self._control("-o", self._options, "-l", self._folder / "log", "-w", "-t", "120", "start")
 
     def stop(self) -> None:
         self._control("-m", "fast", "-w", "stop")
@@ -42,7 +48,7 @@ class PostgresServer:
 
 
 @contextmanager
-def running_postgres() -> Iterator[PostgresServer]:
+def running_postgres(port: int | None = None) -> Iterator[PostgresServer]:
     """A server until the end of the block.
 
     The test is skipped where PostgreSQL finds no user to run as."""
@@ -55,7 +61,7 @@ def running_postgres() -> Iterator[PostgresServer]:
                 pytest.skip("PostgreSQL does not run as root, and there is no user postgres or nobody")
             shutil.chown(folder, owner)
             extra = {"user": owner, "extra_groups": []}
-        running = PostgresServer(folder, extra)
+        running = PostgresServer(folder, extra, port)
         try:
             yield running
         finally:

@@ -207,9 +207,31 @@ PROOFS: dict[str, dict[str, str]] = {
 
 
 FRAMEWORKS = "strangers/test_python_frameworks.py::test_a_killed_program_processes_each_record_once"
+JAVA_FRAMEWORKS = "strangers/test_java_frameworks.py"
+CONNECT = "strangers/test_connect.py"
 IN_TRIALS: dict[str, dict[str, str]] = {
     "FastStream 0.7.8 on aiokafka and on confluent-kafka, Quix Streams 3.28.1 with exactly-once": {
         "killed while a transaction is open, they process each record once": FRAMEWORKS,
+    },
+    "Spring Kafka 4.1.2 with transactions of version 1 and 2": {
+        "program and coordinator killed in a transaction, a listener copies each record once": (
+            f"{JAVA_FRAMEWORKS}::test_a_killed_listener_of_spring_copies_each_record_once"
+        ),
+    },
+    "Flink 2.2.1 with its exactly-once Kafka sink 5.0.0": {
+        "job and coordinator killed in a transaction, each record is copied once": (
+            f"{JAVA_FRAMEWORKS}::test_a_killed_job_of_flink_copies_each_record_once"
+        ),
+    },
+    "Kafka Connect 3.9.1 and 4.3.0 with exactly-once support for sources": {
+        "worker and coordinator killed in a transaction, a source writes each line once, and a sink gets what is committed": (
+            f"{CONNECT}::test_a_killed_source_writes_each_line_once_and_a_sink_gets_what_is_committed"
+        ),
+    },
+    "Debezium 3.6.1 (PostgreSQL) in Connect with exactly-once support": {
+        "worker and coordinator killed in a transaction, it writes each row once": (
+            f"{CONNECT}::test_a_killed_debezium_writes_each_row_once"
+        ),
     },
 }
 """What `make trials` runs, and CI does not."""
