@@ -282,8 +282,9 @@ def trials(seeds: str) -> dict[str, Trial]:
             program=("tests/simulation/ensemble_mutants.py",),
         ),
         "rights": Trial(
-            "each API in each version asks for the same rights as Apache Kafka 3.9.1's and answers alike without them",
-            ("tests/interop/test_acl_matrix.py",),
+            "each API in each version asks for the same rights as Apache Kafka 3.9.1's and answers alike without them; "
+            "clients of others name what they lack",
+            ("tests/interop/test_acl_matrix.py", "tests/interop/test_acl_strangers.py"),
             {"BARNABAS_RIGHTS": "all"},
         ),
         "rule mutants": Trial(
