@@ -121,7 +121,13 @@ def rights_of(auth_helper: AuthHelper, client: ClientFacts) -> ProduceRights | N
     """What a client may write to; None if that is everything."""
     if not auth_helper.is_enabled:
         return None
-    return ProduceRights(partial(auth_helper.authorize_client, client, ApiKey.PRODUCE, AclOperation.WRITE))
+    valid_for = auth_helper.rights_version, client.principal
+    rights: ProduceRights | None = client.produce_rights
+    if rights is None or rights.valid_for != valid_for:
+        may_write = partial(auth_helper.authorize_client, client, ApiKey.PRODUCE, AclOperation.WRITE)
+        client.produce_rights = rights = ProduceRights(may_write, valid_for)
+    rights.begin(keeps_allowed=auth_helper.keeps_rights)
+    return rights
 
 
 def _reply(parts: Parts, request: Request, produce: Produce) -> None:

@@ -46,6 +46,17 @@ class AuthHelper:
         """Whether there is an authorizer; without one everything is allowed."""
 
     @property
+    def rights_version(self) -> int:
+        """A number that changes whenever what is allowed may change."""
+        return 0 if self._authorizer is None else self._authorizer.version
+
+    @property
+    def keeps_rights(self) -> bool:
+        """Whether an allowed operation need not be asked for again while the rights have this
+        version; otherwise each time leaves a trace."""
+        return not audit_logger.isEnabledFor(logging.DEBUG)
+
+    @property
     def authorizer(self) -> Authorizer | None:
         """What decides; None where everything is allowed."""
         return self._authorizer

@@ -108,6 +108,8 @@ class Authorizer:
     def __init__(
         self, super_users: frozenset[str] = frozenset(), *, allow_everyone_if_no_acl_found: bool = False
     ) -> None:
+        self.version = 0
+        """Counts the changes of entries and settings."""
         self._super_users = super_users
         self._allow_everyone = allow_everyone_if_no_acl_found
         self._acls: dict[ResourcePattern, VersionedAcls] = {}
@@ -315,6 +317,7 @@ class Authorizer:
                 del self._rights[who]
 
     def _forget_decisions(self) -> None:
+        self.version += 1
         self.generation += 1
         self._decided.clear()
         self._decided_by_type.clear()

@@ -32,6 +32,11 @@ class RecordingAuthHelper(AuthHelper):
         super().__init__(authorizer, audit_log)
         self._needed = needed
 
+    @property
+    def keeps_rights(self) -> bool:
+        """No: each operation is noted."""
+        return False
+
     def authorize_client(
         self,
         client: ClientFacts,

@@ -59,6 +59,7 @@ class ClientFacts:
         "listener",
         "port",
         "principal",
+        "produce_rights",
         "software_name",
         "software_version",
     )
@@ -72,6 +73,8 @@ class ClientFacts:
         """Whether it is this broker itself, without a connection; it needs no rights."""
         self.authentication: Authentication | None = None
         """None on listeners without SASL."""
+        self.produce_rights: Any = None
+        """What the client may write to, as far as it was asked (`apis.produce.rights_of`)."""
         self.software_name = "unknown"
         self.software_version = "unknown"
 
