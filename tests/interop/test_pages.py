@@ -38,6 +38,8 @@ OTHER_TESTS = {
     "tutorial/first-pipeline.md": "spark/test_spark_pages.py",
     "tutorial/labs.md": "fault/test_labs.py",
     "how-to/move-to-and-from-apache-kafka.md": "interop/test_migration.py",
+    "how-to/control-access.md": "interop/test_secured_pages.py",
+    "how-to/switch-security-on.md": "interop/test_secured_pages.py",
     "how-to/pipelines.md": "spark/test_spark_pages.py",
     "how-to/pipeline-outputs.md": "spark/test_spark_pages.py",
     "how-to/pipeline-flows.md": "spark/test_spark_pages.py",

@@ -64,9 +64,16 @@ def test_names_with_a_common_beginning_fold_into_a_prefix_on_request() -> None:
     assert len(entries(needed)) == 8
 
 
-def test_what_is_forgotten_needs_nothing() -> None:
-    """Notes begin again after `clear`."""
+def test_what_is_only_listed_needs_an_entry_if_something_else_is_done_with_it() -> None:
+    """Who lists all topics and looks at the settings of one must see that one."""
     needed = NeededAcls()
-    needed.note("User:ann", AclOperation.READ, ResourceType.TOPIC, "orders")
-    needed.clear()
-    assert entries(needed) == []
+    for name in ("orders", "prices"):
+        needed.note_listed("User:ann", AclOperation.DESCRIBE, ResourceType.TOPIC, name)
+    needed.note("User:ann", AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, "orders")
+    needed.note("User:bob", AclOperation.READ, ResourceType.TOPIC, "prices")
+    needed.note_listed("User:bob", AclOperation.DESCRIBE, ResourceType.TOPIC, "prices")
+    assert entries(needed) == [
+        ("User:ann", "DESCRIBE", "TOPIC", "orders"),
+        ("User:ann", "DESCRIBE_CONFIGS", "TOPIC", "orders"),
+        ("User:bob", "READ", "TOPIC", "prices"),
+    ]

@@ -3,8 +3,9 @@
 What was asked for is noted: a principal, an operation and a resource each time. Of the operations
 on one resource those that another one implies need no entry: who may read a topic may describe it.
 Where it is enough to have a right to any resource of a type, as for a producer that is idempotent,
-an entry is made only if no other has that right. Names with a common beginning can be folded into
-one prefix.
+an entry is made only if no other has that right. What is only looked at in a list of all needs an
+entry if something else is done with it: a program that lists topics sees those of others, too.
+Names with a common beginning can be folded into one prefix.
 
 Kafka has no counterpart.
 """
@@ -39,6 +40,7 @@ class NeededAcls:
 
     def __init__(self) -> None:
         self._needs: set[_Need] = set()
+        self._listed: set[_Need] = set()
 
     def note(self, principal: str, operation: AclOperation, resource_type: ResourceType, name: str) -> None:
         """An operation on a resource."""
@@ -48,9 +50,9 @@ class NeededAcls:
         """An operation on any resource of a type."""
         self._needs.add((principal, resource_type, _ANY_NAME, operation))
 
-    def clear(self) -> None:
-        """Forget what was noted."""
-        self._needs.clear()
+    def note_listed(self, principal: str, operation: AclOperation, resource_type: ResourceType, name: str) -> None:
+        """An operation on a resource that is left out of a list where it is not allowed."""
+        self._listed.add((principal, resource_type, name, operation))
 
     def bindings(self, *, folds_prefixes: bool = False) -> list[AclBinding]:
         """The entries, in a stable order; all of them allow, from all hosts."""
@@ -59,6 +61,9 @@ class NeededAcls:
         for principal, resource_type, name, operation in needs:
             if name != _ANY_NAME:
                 operations.setdefault((principal, resource_type, name), set()).add(operation)
+        for principal, resource_type, name, operation in list(self._listed):
+            if (principal, resource_type, name) in operations:
+                operations[principal, resource_type, name].add(operation)
         for principal, resource_type, name, operation in needs:
             if name == _ANY_NAME and not any(
                 key[:2] == (principal, resource_type) and operation in found for key, found in operations.items()

@@ -156,7 +156,8 @@ class Cluster:
         return {"bootstrap.servers": self.bootstrap_servers, **properties}
 
     def suggested_acls(self, *, fold_prefixes: bool = False) -> list[Acl]:
-        """The smallest set of entries that allows what clients have done, with ``record_acls``.
+        """The smallest set of entries that allows what clients have asked for, with
+        ``record_acls``.
 
         ``fold_prefixes`` makes one prefixed pattern of names that begin alike. `acl_commands` makes
         commands of them. Raises `BarnabasError` for a cluster that does not record.

@@ -3,7 +3,7 @@ access control lists a program needs.
 
 Where a right to the whole cluster is only one of two ways (to create a topic, to be an idempotent
 producer, to ask for the end of an epoch), it is not given, so that the narrower right is asked for
-and noted. What is asked only to leave things out of a list is allowed and not noted.
+and noted. What is asked only to leave things out of a list is allowed, and noted as such.
 
 Kafka has no counterpart.
 """
@@ -56,7 +56,10 @@ class RecordingAuthHelper(AuthHelper):
         if log_if_denied:
             self._needed.note(client.principal, operation, resource_type, name)
             return True
-        return resource_type is not ResourceType.CLUSTER or operation not in _WIDER
+        if resource_type is ResourceType.CLUSTER:
+            return operation not in _WIDER
+        self._needed.note_listed(client.principal, operation, resource_type, name)
+        return True
 
     def authorize_by_resource_type(
         self, request: Request, operation: AclOperation, resource_type: ResourceType
