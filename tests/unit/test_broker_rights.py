@@ -1,6 +1,7 @@
 """What clients may do with records, topics and groups: each API asks for Apache's rights, and a
 missing one is answered with Apache's error."""
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ import pytest
 
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.broker.apis.rights import allowed_names
+from barnabas.broker.groups import queries
 from barnabas.broker.requests.request import ClientFacts, Request
 from barnabas.log.settings import LogConfig
 from barnabas.security.acls import CLUSTER_NAME, SUPPORTED_OPERATIONS, AclOperation, ResourceType
@@ -484,6 +486,42 @@ def test_a_right_is_asked_for_once_until_rights_change(tmp_path: Path, is_fast: 
         assert broker.rights.authorizer.asked == {(WRITE, *T): 1}
 
 
+def test_each_produce_request_has_its_line_where_what_is_allowed_is_noted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also where the one before it had the same answer."""
+    broker = RightsBroker(tmp_path)
+    broker.rights.allow((WRITE, *T))
+    wire = broker.connect()
+    with caplog.at_level(logging.DEBUG, logger="kafka.authorizer.logger"):
+        for _ in range(3):
+            deliver(wire, produce(9, "t"), 9)
+    assert len([each for each in caplog.messages if "resource = Topic:LITERAL:t" in each]) == 3
+
+
+def test_what_is_denied_is_asked_for_by_each_request(tmp_path: Path) -> None:
+    """So that each has its line in the audit log."""
+    broker = RightsBroker(tmp_path)
+    wire = broker.connect()
+    for _ in range(3):
+        deliver(wire, produce(9, "t"), 9, number=5)
+    assert broker.rights.authorizer.asked == {(WRITE, *T): 3}
+
+
+def test_a_sender_does_not_get_the_rights_of_another(tmp_path: Path) -> None:
+    """What one may do is kept for itself alone."""
+    broker = RightsBroker(tmp_path)
+    broker.rights.allow((WRITE, *T))
+    ours, theirs = broker.connect(), broker.connect()
+    theirs.handler.client.principal = "User:other"
+    for _ in range(2):
+        deliver(ours, produce(9, "t"), 9)
+        assert errors_of(ours.answer()) == {}
+        deliver(theirs, produce(9, "t"), 9)
+        assert errors_of(theirs.answer()) == {"t": TOPIC_DENIED}
+    assert end_of(broker, "t") == 2
+
+
 @pytest.mark.parametrize("is_fast", [True, False])
 @pytest.mark.parametrize("topics", ["t", "ut"])
 def test_an_unanswered_request_without_a_right_ends_its_connection(tmp_path: Path, is_fast: bool, topics: str) -> None:
@@ -662,6 +700,18 @@ def test_how_a_topic_is_compressed_is_not_told_without_the_right(broker: RightsB
     assert errors_of(ask(broker, fetch(9, "t"), 9)) == {"t": E.UNSUPPORTED_COMPRESSION_TYPE}
 
 
+def test_records_without_the_right_to_delete_them_stay(broker: RightsBroker) -> None:
+    """They are below the high watermark, so that a client with the right could."""
+    broker.rights.allow((WRITE, *T), (WRITE, TOPIC, "u"), (DELETE, TOPIC, "u"))
+    ask(broker, produce(9, "t", "u"), 9)
+    request = delete_records(1)
+    for topic in request.topics:
+        topic.partitions[0].offset = 1
+    assert errors_of(ask(broker, request, 1)) == {"t": TOPIC_DENIED}
+    starts = [broker.replicas.partition(TopicPartition(topic, 0)).log.log_start_offset for topic in "tu"]
+    assert starts == [0, 1]
+
+
 # Metadata
 
 
@@ -710,12 +760,12 @@ def bits(*operations: AclOperation) -> int:
 def test_authorized_operations_are_those_of_the_client(broker: RightsBroker) -> None:
     """Of topics, the cluster and groups, for which the request must ask."""
     everything = {"include_topic_authorized_operations": True, "include_cluster_authorized_operations": True}
-    broker.rights.allow((READ, *T), (DELETE, *G))
+    broker.rights.allow((READ, *T), (DELETE, *G), (CREATE, CLUSTER, CLUSTER_NAME))
     response = ask(broker, metadata(10, "t", **everything), 10)
     assert response.topics[0].topic_authorized_operations == bits(READ, DESCRIBE)
     assert response.cluster_authorized_operations == 0
     broker.rights.allow((DESCRIBE, CLUSTER, CLUSTER_NAME))
-    assert ask(broker, metadata(10, "t", **everything), 10).cluster_authorized_operations == bits(DESCRIBE)
+    assert ask(broker, metadata(10, "t", **everything), 10).cluster_authorized_operations == bits(CREATE, DESCRIBE)
     assert ask(broker, metadata(10, "t"), 10).topics[0].topic_authorized_operations == -(1 << 31)
     groups = DescribeGroupsRequest(groups=["g"], include_authorized_operations=True)
     (group,) = ask(broker, groups, 5).groups
@@ -792,6 +842,21 @@ def test_all_offsets_of_a_group_are_those_of_topics_that_the_client_may_see(brok
         IDS["u"] if version >= 10 else "u"
     ]
     assert errors_of(response) == {}
+
+
+def test_denied_offsets_are_not_even_read(broker: RightsBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A denied topic costs no more than its answer."""
+    read: list[str] = []
+    found = queries._fetch_offset
+
+    def noted(group: Any, key: TopicPartition, require_stable: bool) -> Any:
+        read.append(key.topic)
+        return found(group, key, require_stable)
+
+    monkeypatch.setattr(queries, "_fetch_offset", noted)
+    broker.rights.allow((DESCRIBE, *G), (DESCRIBE, TOPIC, "u"))
+    assert errors_of(ask(broker, offset_fetch(9, "t", "u"), 9)) == {"t": TOPIC_DENIED}
+    assert read == ["u"]
 
 
 def test_groups_of_one_request_are_answered_by_their_rights(broker: RightsBroker) -> None:

@@ -104,8 +104,10 @@ def _fetch(parts: Parts, request: Request) -> Task[None]:
             asked += _partitions(parts, request.version, topic, some)
     if request.is_abandoned:
         return
-    params = _params(message, request, parts.auth_helper, parts.config["fetch.max.bytes"])
-    may_fetch = _may_fetch(parts.auth_helper, request, params)
+    params = _params(message, request, parts.config["fetch.max.bytes"])
+    may_fetch = True
+    if parts.auth_helper.is_enabled:
+        may_fetch = _ask_rights(parts.auth_helper, request, params)
     by_id = request.version >= _TOPIC_IDS
     forgotten: list[Any] = [
         (topic.topic_id if by_id else topic.topic, index)
@@ -131,11 +133,12 @@ def _fetch(parts: Parts, request: Request) -> Task[None]:
         yield from parts.fetch_handler.refuse(context, ErrorCode.TOPIC_AUTHORIZATION_FAILED, respond)
 
 
-def _may_fetch(auth_helper: AuthHelper, request: Request, params: FetchParams) -> bool:
+def _ask_rights(auth_helper: AuthHelper, request: Request, params: FetchParams) -> bool:
     """Whether a follower may fetch. What a consumer may read is asked topic by topic."""
-    return not params.is_from_follower or auth_helper.authorize(
-        request, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
-    )
+    if params.is_from_follower:
+        return auth_helper.authorize(request, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+    params.rights = _read_rights(auth_helper, request)
+    return True
 
 
 def _read_rights(auth_helper: AuthHelper, request: Request) -> ReadRights:
@@ -150,10 +153,10 @@ def _read_rights(auth_helper: AuthHelper, request: Request) -> ReadRights:
         return is_allowed
 
     client = request.client
-    return ReadRights(may_read, (client.principal, client.host, auth_helper.generation))
+    return ReadRights(may_read, (client.principal, client.host, auth_helper.rights_version))
 
 
-def _params(message: FetchRequest, request: Request, auth_helper: AuthHelper, most_bytes: int) -> FetchParams:
+def _params(message: FetchRequest, request: Request, most_bytes: int) -> FetchParams:
     version = request.version
     state = message.replica_state
     replica_id, replica_epoch = message.replica_id, -1
@@ -176,7 +179,6 @@ def _params(message: FetchRequest, request: Request, auth_helper: AuthHelper, mo
         only_leader=replica_id >= 0 or (replica_id == CONSUMER and not may_read_elsewhere),
         rack=message.rack_id if may_read_elsewhere else None,
         listener=request.client.listener,
-        rights=_read_rights(auth_helper, request) if auth_helper.is_enabled and replica_id < 0 else None,
         knows_zstd=version >= _ZSTD,
     )
 

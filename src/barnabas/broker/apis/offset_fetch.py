@@ -96,9 +96,10 @@ def _fetch(parts: Parts, request: Request) -> Task[None]:
     topics = yield from _visible(
         parts, request, (name for each in asked if each.group_id in allowed for name in _names(parts, request, each))
     )
-    groups = []
+    groups: list[OffsetFetchResponseGroup] = []
     for each in asked:
-        yield None
+        if groups:
+            yield None
         if each.group_id in allowed:
             groups.append((yield from _fetch_group(parts, request, each, topics)))
         else:

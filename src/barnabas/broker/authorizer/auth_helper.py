@@ -61,11 +61,6 @@ class AuthHelper:
         """What decides; None where everything is allowed."""
         return self._authorizer
 
-    @property
-    def generation(self) -> int:
-        """Rises with every change after which other decisions may follow."""
-        return 0 if self._authorizer is None else self._authorizer.generation
-
     def authorize(
         self,
         request: Request,

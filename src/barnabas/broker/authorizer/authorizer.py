@@ -115,8 +115,6 @@ class Authorizer:
         self._apart: dict[ResourcePattern, _Bits] = {}
         """The patterns with very many entries, which are not in the rights."""
         self._prefix_lengths: Counter[int] = Counter()
-        self.generation = 0
-        """Rises with every change after which other decisions may follow."""
         self._decided: dict[tuple[str, str, ResourceType, str], int] = {}
         self._decided_by_type: dict[tuple[str, str, AclOperation, ResourceType], bool] = {}
 
@@ -315,7 +313,6 @@ class Authorizer:
 
     def _forget_decisions(self) -> None:
         self.version += 1
-        self.generation += 1
         self._decided.clear()
         self._decided_by_type.clear()
 

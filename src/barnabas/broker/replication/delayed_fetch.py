@@ -59,7 +59,7 @@ class ReadRights(NamedTuple):
 class FetchParams:
     """Who reads, and how much (Kafka's class of this name).
 
-    Never changed; a frozen dataclass costs more to make."""
+    Not changed once the fetch begins; a frozen dataclass costs more to make."""
 
     replica_id: int
     replica_epoch: int
@@ -71,10 +71,10 @@ class FetchParams:
     rack: str | None
     """The reader's rack; None where it must not be sent to another replica."""
     listener: str
-    rights: ReadRights | None
-    """None for a reader that may read everything."""
     knows_zstd: bool = True
     """Whether the reader can decode zstd: such topics are refused otherwise."""
+    rights: ReadRights | None = None
+    """None for a reader that may read everything."""
 
     @property
     def is_from_follower(self) -> bool:
