@@ -15,6 +15,13 @@ from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.client.errors import RefusedError
 from barnabas.testing import Cluster
 from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from barnabas.wire.kafka.records.records import Record, build_batch
 from support.waiting import eventually
 
 BROKER = "User:barnabas-broker"
@@ -57,14 +64,14 @@ def write_in_transaction(of: Cluster, value: str) -> None:
     """A record, and the offset of a group, in one transaction."""
     settings = {**of.client_properties("ann", "PLAIN"), "transactional.id": "pay", "acks": "all"}
     with Producer(settings) as producer:
-        producer.init_transactions(60)
+        producer.init_transactions(120)
         producer.begin_transaction()
         producer.send("orders", value)
         group = {**of.client_properties("ann", "PLAIN"), "group.id": "kitchen"}
         with Consumer(group) as consumer:
             consumer.assign([TopicPartition("orders", 0)])
             producer.send_offsets_to_transaction({TopicPartition("orders", 0): 1}, consumer.group_metadata())
-        producer.commit_transaction(60)
+        producer.commit_transaction(120)
 
 
 def committed_values(of: Cluster, count: int) -> list[str]:
@@ -84,16 +91,16 @@ def committed_values(of: Cluster, count: int) -> list[str]:
     return found
 
 
-def isr(of: Cluster) -> list[int]:
-    """The in-sync replicas of the topic's partition."""
-    with admin(of) as connection:
+def isr(of: Cluster, broker: int) -> list[int]:
+    """The in-sync replicas of the topic's partition, as a broker knows them."""
+    with AdminConnection(of.bootstrap_servers.split(",")[broker], properties(of)) as connection:
         (topic,) = connection.metadata(["orders"]).topics
         return sorted(topic.partitions[0].isr_nodes) if topic.partitions else []
 
 
 def in_sync(of: Cluster) -> bool:
-    """Whether both brokers have all of the topic."""
-    return isr(of) == [0, 1]
+    """Whether both brokers have all of the topic, and know it."""
+    return isr(of, 0) == isr(of, 1) == [0, 1]
 
 
 def run_through(of: Cluster) -> None:
@@ -102,11 +109,11 @@ def run_through(of: Cluster) -> None:
         create_topic(connection, "orders", partitions=1, replication_factor=2, configs={})
     write_in_transaction(of, "first")
     for broker in (0, 1):
-        eventually(lambda: in_sync(of), what="both brokers are in sync", timeout_s=60)
+        eventually(lambda: in_sync(of), what="both brokers are in sync")
         of.stop_broker(broker)
         write_in_transaction(of, f"without {broker}")
         of.start_broker(broker)
-    eventually(lambda: in_sync(of), what="both brokers are in sync again", timeout_s=60)
+    eventually(lambda: in_sync(of), what="both brokers are in sync again")
     assert committed_values(of, 3) == ["first", "without 0", "without 1"]
 
 
@@ -139,8 +146,11 @@ def test_a_broker_without_the_right_follows_nobody_and_its_log_says_why(caplog: 
             controller = connection.describe_cluster().controller_id
             other = 1 - controller
             create_topic(connection, "orders", assignment=[[controller, other]])
-        with Producer({**made.client_properties("ann", "PLAIN"), "acks": "1"}) as producer:
-            producer.send("orders", "kept").result(60)
+            records = bytes(build_batch([Record(0, 0, None, b"kept")]))
+            data = TopicProduceData(name="orders", partition_data=[PartitionProduceData(index=0, records=records)])
+            request = ProduceRequest(acks=1, timeout_ms=30_000, topic_data=[data])
+            answer = connection.send(request, ProduceResponse, broker_id=controller, max_version=9)
+            assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
         eventually(
             lambda: (
                 f"Broker {other} refused UpdateMetadata: the principal of this broker needs ClusterAction on the cluster"
@@ -148,9 +158,9 @@ def test_a_broker_without_the_right_follows_nobody_and_its_log_says_why(caplog: 
             ),
             what="the controller's log says what is missing",
         )
-        eventually(lambda: isr(made) == [controller], what="the replica is not in sync", timeout_s=60)
+        eventually(lambda: isr(made, controller) == [controller], what="the replica is not in sync")
         with admin(made) as connection:
             create_acls(connection, [ON_CLUSTER])
         made.stop_broker(other)
         made.start_broker(other)
-        eventually(lambda: in_sync(made), what="the replica is copied with the right", timeout_s=60)
+        eventually(lambda: in_sync(made), what="the replica is copied with the right")
