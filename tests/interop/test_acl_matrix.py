@@ -2,11 +2,14 @@
 with all rights, with none, with each right missing or denied, and with rights on names that only
 look alike. Answers are compared field by field.
 
-CI asks the highest version of each API in the basic states; BARNABAS_RIGHTS=all asks all.
+CI asks the highest version of each API in the basic states; BARNABAS_RIGHTS=all asks all, and
+versions that 3.9.1 does not have beside 4.4.0.
 """
 
+import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +18,7 @@ from barnabas.broker.apis import load_handlers
 from barnabas.wire.kafka.api import ApiKey
 from support import acl_admin_questions, acl_group_questions, acl_record_questions
 from support.acl_rights import Question, State, basic_states, further_states
-from support.acl_sides import Side, apache_side, our_side, served
+from support.acl_sides import Side, apache_side, newer_apache_side, our_side, served
 from support.needs import needs_reference
 
 ALL = os.environ.get("BARNABAS_RIGHTS") == "all"
@@ -26,30 +29,57 @@ QUESTIONS = [
 ]
 OF_THE_LOGIN = {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 """Served to those who have no name yet."""
-apache = [pytest.mark.interop, pytest.mark.java, needs_reference]
+FIRST_OF_4 = {
+    ApiKey.PRODUCE: 12,
+    ApiKey.METADATA: 13,
+    ApiKey.OFFSET_COMMIT: 10,
+    ApiKey.OFFSET_FETCH: 10,
+    ApiKey.DESCRIBE_GROUPS: 6,
+    ApiKey.END_TXN: 5,
+    ApiKey.WRITE_TXN_MARKERS: 2,
+    ApiKey.TXN_OFFSET_COMMIT: 5,
+    ApiKey.LIST_TRANSACTIONS: 2,
+}
+"""The first versions that Apache Kafka 3.9.1 does not serve, and ours and 4.4.0 do."""
+NEVER = 100
+"""Above all versions."""
 
 
 class Sides:
     """Both clusters, and the versions that both serve."""
 
-    def __init__(self, apache: Side, ours: Side) -> None:
+    def __init__(self, apache: Side, ours: Side, first: Mapping[ApiKey, int] | None = None) -> None:
+        """``first``: the first versions of the APIs to ask, where these are not all."""
         self.apache = apache
         self.ours = ours
-        self.served = served((apache, ours))
+        self._first = first
+        self._served = served((apache, ours))
 
     def versions(self, question: Question) -> list[int]:
         """Those to ask: all, or the highest."""
-        known = [n for n in self.served[question.api] if question.first <= n <= question.last]
+        first = question.first
+        if self._first is not None:
+            first = max(first, self._first.get(question.api, NEVER))
+        known = [n for n in self._served[question.api] if first <= n <= question.last]
         return known if ALL else known[-1:]
 
-    def set(self, state: State) -> None:
-        for side in (self.apache, self.ours):
-            side.set_acls(state.entries)
-
-    def answers(self, question: Question, version: int) -> tuple[Any, Any]:
-        """Apache's and ours."""
-        theirs, ours = (ask(side, question, version) for side in (self.apache, self.ours))
-        return theirs, ours
+    def compare(self, question: Question, tried: Iterable[State]) -> dict[tuple[str, int], Any]:
+        """Ask both in each state; they answer alike. Apache's answers."""
+        versions = self.versions(question)
+        basic = {state.name for state in basic_states(question)}
+        different = []
+        seen: dict[tuple[str, int], Any] = {}
+        for state in tried:
+            for side in (self.apache, self.ours):
+                side.set_acls(state.entries)
+            # What matters of further states is the decision, which is the same in all versions.
+            for version in versions if state.name in basic else versions[-1:]:
+                theirs, ours = (ask(side, question, version) for side in (self.apache, self.ours))
+                seen[state.name, version] = theirs
+                if ours != theirs:
+                    different.append((state.name, version, *differences(theirs, ours)))
+        assert not different, "\n".join(map(str, [f"{len(different)} answers differ", *different[:20]]))
+        return seen
 
 
 def ask(side: Side, question: Question, version: int) -> Any:
@@ -58,14 +88,21 @@ def ask(side: Side, question: Question, version: int) -> Any:
     return side.comparable(side.user.ask(question.make(side, version), version))
 
 
+Start = Callable[[Path], contextlib.AbstractContextManager[Side]]
+
+
+@contextlib.contextmanager
+def both(folders: pytest.TempPathFactory, start: Start, first: Mapping[ApiKey, int] | None = None) -> Iterator[Sides]:
+    """A cluster of Apache's and one of ours, with the same topics, groups and transactional ids."""
+    with start(folders.mktemp("apache")) as apache, our_side(folders.mktemp("ours")) as ours:
+        yield Sides(apache, ours, first)
+
+
 @pytest.fixture(scope="module")
 def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
-    """Both, with the same topics, groups and transactional ids."""
-    with (
-        apache_side(tmp_path_factory.mktemp("apache")) as apache,
-        our_side(tmp_path_factory.mktemp("ours")) as ours,
-    ):
-        yield Sides(apache, ours)
+    """Beside Apache Kafka 3.9.1."""
+    with both(tmp_path_factory, apache_side) as running:
+        yield running
 
 
 def states(question: Question) -> Iterator[State]:
@@ -79,30 +116,40 @@ def names(question: Question) -> str:
     return f"{question.name}: {' and '.join(map(str, question.rights)) or 'no right'}"
 
 
-class TestMatrix:
-    """Beside Apache's broker."""
+@pytest.mark.interop
+@pytest.mark.java
+@needs_reference
+@pytest.mark.parametrize(
+    "question", [one for one in QUESTIONS if one.first < FIRST_OF_4.get(one.api, NEVER)], ids=names
+)
+def test_each_right_is_asked_for_as_by_apache(sides: Sides, question: Question) -> None:
+    """The two answer alike; and where all rights are missing, otherwise than with all."""
+    versions = sides.versions(question)
+    assert versions, "no version that both serve"
+    seen = sides.compare(question, states(question))
+    if question.rights:
+        assert all(seen["none", version] != seen["all", version] for version in versions)
 
-    pytestmark = apache
 
-    @pytest.mark.parametrize("question", QUESTIONS, ids=names)
-    def test_each_right_is_asked_for_as_by_apache(self, sides: Sides, question: Question) -> None:
-        """The two answer alike; and where a right is missing, otherwise than with all rights."""
-        versions = sides.versions(question)
-        assert versions, "no version that both serve"
-        different = []
-        seen: dict[tuple[str, int], Any] = {}
-        basic = {state.name for state in basic_states(question)}
-        for state in states(question):
-            sides.set(state)
-            # What matters of further states is the decision, which is the same in all versions.
-            for version in versions if state.name in basic else versions[-1:]:
-                theirs, ours = sides.answers(question, version)
-                seen[state.name, version] = theirs
-                if ours != theirs:
-                    different.append((state.name, version, *differences(theirs, ours)))
-        assert not different, "\n".join(map(str, [f"{len(different)} answers differ", *different[:20]]))
-        if question.rights:
-            assert all(seen["none", version] != seen["all", version] for version in versions)
+if ALL:
+
+    @pytest.fixture(scope="module")
+    def newer_sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
+        """Beside Apache Kafka 4.4.0."""
+        with both(tmp_path_factory, newer_apache_side, FIRST_OF_4) as running:
+            yield running
+
+    @pytest.mark.interop
+    @pytest.mark.java
+    @needs_reference
+    @pytest.mark.parametrize(
+        "question", [one for one in QUESTIONS if one.last >= FIRST_OF_4.get(one.api, NEVER)], ids=names
+    )
+    def test_versions_of_kafka_4_ask_for_the_rights_that_they_need_there(
+        newer_sides: Sides, question: Question
+    ) -> None:
+        """Beside StandardAuthorizer. Of ALL operations on a group, Kafka 4 knows more."""
+        newer_sides.compare(question, (state for state in states(question) if state.name != "to ALL"))
 
 
 def differences(theirs: Any, ours: Any, path: str = "") -> list[str]:

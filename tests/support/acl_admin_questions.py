@@ -321,7 +321,7 @@ QUESTIONS = (
         ALTER_USER_SCRAM_CREDENTIALS=alter_scram_users,
         UPDATE_FEATURES=update_features,
     ),
-    Question(ApiKey.ELECT_LEADERS, elect_all_leaders, _CLUSTER_ALTER),
+    Question(ApiKey.ELECT_LEADERS, elect_all_leaders, _CLUSTER_ALTER, first=1),
     *_each(
         _CLUSTER_DESCRIBE,
         LIST_PARTITION_REASSIGNMENTS=list_reassignments,

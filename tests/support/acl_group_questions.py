@@ -50,9 +50,9 @@ from barnabas.wire.kafka.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from support.acl_record_questions import GIVEN, NAMES
+from support.acl_record_questions import GIVEN, NAMES, UNKNOWN_ID
 from support.acl_rights import Question, cluster, group, topic, transactional_id
-from support.acl_sides import FINISHED, GROUPS, RUNNING, Side
+from support.acl_sides import FINISHED, GROUPS, RUNNING, TOPICS, Side
 
 GROUP, OTHER_GROUP = GROUPS
 TRANSACTION, OTHER_TRANSACTION = FINISHED
@@ -122,6 +122,16 @@ def delete_groups(side: Side, version: int) -> DeleteGroupsRequest:
     return DeleteGroupsRequest(groups_names=["doomed", OTHER_GROUP, "no-group", "hidden-group"])
 
 
+def commit_offsets_by_id(side: Side, version: int) -> OffsetCommitRequest:
+    partitions = [
+        OffsetCommitRequestPartition(partition_index=number, committed_offset=1, committed_metadata="")
+        for number in (0, 7)
+    ]
+    ids = [*map(side.topic_id, TOPICS), UNKNOWN_ID]
+    topics = [OffsetCommitRequestTopic(topic_id=topic_id, partitions=partitions) for topic_id in ids]
+    return OffsetCommitRequest(group_id=GROUP, topics=topics)
+
+
 def commit_offsets(side: Side, version: int) -> OffsetCommitRequest:
     return _commit("")
 
@@ -148,6 +158,14 @@ def fetch_offsets(side: Side, version: int) -> OffsetFetchRequest:
         topics = [OffsetFetchRequestTopic(name=name, partition_indexes=[0, 7]) for name in NAMES]
         return OffsetFetchRequest(group_id=GROUP, topics=topics)
     wanted = [OffsetFetchRequestTopics(name=name, partition_indexes=[0, 7]) for name in NAMES]
+    return OffsetFetchRequest(
+        groups=[OffsetFetchRequestGroup(group_id=name, topics=wanted) for name in (GROUP, OTHER_GROUP)]
+    )
+
+
+def fetch_offsets_by_id(side: Side, version: int) -> OffsetFetchRequest:
+    ids = [*map(side.topic_id, TOPICS), UNKNOWN_ID]
+    wanted = [OffsetFetchRequestTopics(topic_id=topic_id, partition_indexes=[0, 7]) for topic_id in ids]
     return OffsetFetchRequest(
         groups=[OffsetFetchRequestGroup(group_id=name, topics=wanted) for name in (GROUP, OTHER_GROUP)]
     )
@@ -239,6 +257,7 @@ def write_markers(side: Side, version: int) -> WriteTxnMarkersRequest:
 _READ, _WRITE, _DESCRIBE, _DELETE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.DELETE
 _MEMBER = (group(_READ, GROUP),)
 _OFFSETS = (group(_READ, GROUP), topic(_READ, *GIVEN))
+_DESCRIBED_OFFSETS = (group(_DESCRIBE, GROUP), topic(_DESCRIBE, *GIVEN))
 _TRANSACTION = transactional_id(_WRITE, TRANSACTION)
 _ACTION, _ALTER = cluster(AclOperation.CLUSTER_ACTION), cluster(AclOperation.ALTER)
 
@@ -256,12 +275,14 @@ QUESTIONS = (
     Question(ApiKey.LIST_GROUPS, list_groups, (cluster(_DESCRIBE),)),
     Question(ApiKey.LIST_GROUPS, list_groups, (group(_DESCRIBE, GROUP),)),
     Question(ApiKey.DELETE_GROUPS, delete_groups, (group(_DELETE, "doomed", "no-group"),), prepare=_have_doomed),
-    Question(ApiKey.OFFSET_COMMIT, commit_offsets, _OFFSETS),
-    Question(ApiKey.OFFSET_COMMIT, commit_offsets_as_a_member, _OFFSETS),
+    Question(ApiKey.OFFSET_COMMIT, commit_offsets, _OFFSETS, last=9),
+    Question(ApiKey.OFFSET_COMMIT, commit_offsets_as_a_member, _OFFSETS, last=9),
+    Question(ApiKey.OFFSET_COMMIT, commit_offsets_by_id, _OFFSETS, first=10),
     # Version 1 has no place for a group's error: Apache leaves all partitions out, ours gives each
     # the error.
-    Question(ApiKey.OFFSET_FETCH, fetch_offsets, (group(_DESCRIBE, GROUP), topic(_DESCRIBE, *GIVEN)), first=2),
-    Question(ApiKey.OFFSET_FETCH, fetch_all_offsets, (group(_DESCRIBE, GROUP), topic(_DESCRIBE, *GIVEN)), first=2),
+    Question(ApiKey.OFFSET_FETCH, fetch_offsets, _DESCRIBED_OFFSETS, first=2, last=9),
+    Question(ApiKey.OFFSET_FETCH, fetch_offsets_by_id, _DESCRIBED_OFFSETS, first=10),
+    Question(ApiKey.OFFSET_FETCH, fetch_all_offsets, _DESCRIBED_OFFSETS, first=2),
     Question(
         ApiKey.OFFSET_DELETE, delete_offsets, (group(_DELETE, "doomed"), topic(_READ, *GIVEN)), prepare=_have_doomed
     ),

@@ -42,6 +42,14 @@ def produce(side: Side, version: int) -> ProduceRequest:
     return _produce(version, acks=-1)
 
 
+def produce_by_id(side: Side, version: int) -> ProduceRequest:
+    records = bytes(build_batch([Record(0, int(time.time() * 1000), None, b"v")]))
+    partitions = [PartitionProduceData(index=index, records=records) for index in (0, 7)]
+    ids = [*map(side.topic_id, TOPICS), UNKNOWN_ID]
+    data = [TopicProduceData(topic_id=topic_id, partition_data=partitions) for topic_id in ids]
+    return ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=data)
+
+
 def produce_without_an_answer(side: Side, version: int) -> ProduceRequest:
     return _produce(version, acks=0, names=("orders",))
 
@@ -195,15 +203,17 @@ _WRITE, _READ, _DESCRIBE = AclOperation.WRITE, AclOperation.READ, AclOperation.D
 _CREATE, _ACTION = AclOperation.CREATE, cluster(AclOperation.CLUSTER_ACTION)
 
 QUESTIONS = (
-    Question(ApiKey.PRODUCE, produce, (topic(_WRITE, *GIVEN),)),
-    Question(ApiKey.PRODUCE, produce_without_an_answer, (topic(_WRITE, "orders"),)),
-    Question(ApiKey.PRODUCE, produce_with_a_producer_id, (topic(_WRITE, *GIVEN),)),
+    Question(ApiKey.PRODUCE, produce, (topic(_WRITE, *GIVEN),), last=12),
+    Question(ApiKey.PRODUCE, produce_by_id, (topic(_WRITE, *GIVEN),), first=13),
+    Question(ApiKey.PRODUCE, produce_without_an_answer, (topic(_WRITE, "orders"),), last=12),
+    Question(ApiKey.PRODUCE, produce_with_a_producer_id, (topic(_WRITE, *GIVEN),), last=12),
     Question(
         ApiKey.PRODUCE,
         produce_in_a_transaction,
         (topic(_WRITE, *GIVEN), transactional_id(_WRITE, "payments-café")),
+        last=12,
     ),
-    Question(ApiKey.PRODUCE, produce_in_a_transaction_without_an_id),
+    Question(ApiKey.PRODUCE, produce_in_a_transaction_without_an_id, last=12),
     Question(ApiKey.INIT_PRODUCER_ID, init_a_producer_id, (cluster(AclOperation.IDEMPOTENT_WRITE),)),
     Question(ApiKey.INIT_PRODUCER_ID, init_a_producer_id, (topic(_WRITE, "whatever"),)),
     Question(ApiKey.FETCH, fetch_by_name, (topic(_READ, *GIVEN),), last=12),

@@ -45,7 +45,7 @@ from barnabas.wire.kafka.records.records import Record, build_batch
 from barnabas.wire.kafka.schema import Message, Struct
 from support.ports import free_ports
 from support.raw import receive
-from support.reference import apache_cluster
+from support.reference import apache_cluster, apache_single
 from support.servers import Server
 from support.waiting import eventually
 
@@ -144,17 +144,20 @@ class Link:
 class Side:
     """One of the two clusters."""
 
-    def __init__(self, name: str, admin_port: int, user_port: int, zookeeper: str) -> None:
+    def __init__(self, name: str, admin_port: int, user_port: int, zookeeper: str | None) -> None:
+        """``zookeeper`` is None where the cluster has none."""
         self.name = name
         self.admin = Link(admin_port, login=False)
         self.user = Link(user_port, login=True)
         self._names: dict[Uuid, str] = {}
-        self._znodes = KazooClient(zookeeper)
-        self._znodes.start()
+        self._znodes = None if zookeeper is None else KazooClient(zookeeper)
+        if self._znodes is not None:
+            self._znodes.start()
 
     def close(self) -> None:
-        self._znodes.stop()
-        self._znodes.close()
+        if self._znodes is not None:
+            self._znodes.stop()
+            self._znodes.close()
         self.admin.close()
         self.user.close()
 
@@ -274,7 +277,7 @@ class Side:
 
     def _is_stored(self, name: str) -> bool:
         paths = (f"/brokers/topics/{name}", f"/admin/delete_topics/{name}")
-        return any(self._znodes.exists(path) for path in paths)
+        return self._znodes is not None and any(self._znodes.exists(path) for path in paths)
 
     def topic_id(self, name: str) -> Uuid:
         """As the broker has it now; zero for a topic that is not there."""
@@ -354,6 +357,19 @@ def apache_side(directory: Path) -> Iterator[Side]:
 
 
 @contextlib.contextmanager
+def newer_apache_side(directory: Path) -> Iterator[Side]:
+    """Apache Kafka 4.4.0 with StandardAuthorizer, for versions that 3.9.1 does not have."""
+    (port,) = free_ports(1)
+    settings = {**SETTINGS, "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
+    listeners = {"SASL_PLAINTEXT": port}
+    with apache_single(directory, "4.4.0", settings, listeners, first_id=-1) as cluster:
+        side = Side("apache 4.4.0", int(cluster.bootstrap.rpartition(":")[2]), port, None)
+        with contextlib.closing(side):
+            side.fill()
+            yield side
+
+
+@contextlib.contextmanager
 def our_side(directory: Path) -> Iterator[Side]:
     """A broker and a coordination server of ours, as processes."""
     directory.mkdir(parents=True, exist_ok=True)
@@ -396,12 +412,13 @@ def _listens(server: Server) -> bool:
 
 def served(sides: Iterable[Side]) -> dict[ApiKey, range]:
     """The versions that all sides serve."""
+    known = set(map(int, ApiKey))
     first, *others = [side.versions() for side in sides]
     both = {}
     for key, versions in first.items():
         ranges = [versions, *(other.get(key, range(0)) for other in others)]
         common = range(max(each.start for each in ranges), min(each.stop for each in ranges))
-        if common:
+        if common and key in known:
             readable = api(key).versions
             both[ApiKey(key)] = range(max(common.start, readable.first), min(common.stop, readable.last + 1))
     return both

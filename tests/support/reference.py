@@ -87,14 +87,27 @@ def apache_broker(directory: Path, version: str, settings: dict[str, str] | None
 
 
 @contextlib.contextmanager
-def apache_single(directory: Path, version: str, settings: dict[str, str] | None = None) -> Iterator[Reference]:
-    """The same, with its processes: the broker is the last one."""
+def apache_single(
+    directory: Path,
+    version: str,
+    settings: dict[str, str] | None = None,
+    listeners: dict[str, int] | None = None,
+    first_id: int = 0,
+) -> Iterator[Reference]:
+    """The same, with its processes: the broker is the last one. ``listeners`` as in
+    `apache_cluster`. From 4.0 on the broker's id is one more than ``first_id``."""
     if version.startswith("3"):
-        with apache_cluster(directory, version=version, settings=settings) as cluster:
+        with apache_cluster(directory, version=version, settings=settings, listeners=listeners) as cluster:
             yield cluster
         return
     ports = free_ports(1 + _CONTROLLER_AT, consecutive=True)
-    command = apache_command("up", "--version", version, "--mode", "kraft")
+    if listeners:
+        all_listeners = {"PLAINTEXT": ports[0], **listeners, "CONTROLLER": ports[-1]}
+        addresses = [f"{name}://127.0.0.1:{port}" for name, port in all_listeners.items()]
+        protocols = [f"{name}:{'PLAINTEXT' if name == 'CONTROLLER' else name}" for name in all_listeners]
+        own = {"listeners": ",".join(addresses), "listener.security.protocol.map": ",".join(protocols)}
+        settings = {**(settings or {}), **own}
+    command = apache_command("up", "--version", version, "--mode", "kraft", "--first-id", str(first_id))
     command += ["--port", str(ports[0]), "--dir", str(directory)]
     for name, value in (settings or {}).items():
         command += ["--set", f"{name}={value}"]
