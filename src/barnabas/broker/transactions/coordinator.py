@@ -301,8 +301,11 @@ class TransactionCoordinator:
                 self._reply(to, ProducerAnswer(error))
                 return
             self.ended[committed] += 1
-            completion = self._complete(owned, transaction).transition
-            self._reply(to, ProducerAnswer(ErrorCode.NONE, completion.producer_id, completion.producer_epoch))
+            completion = self._complete(owned, transaction)
+            _, producer_id, producer_epoch, *_ = completion.transition
+            # The answer first: to queue markers takes as long as an append.
+            self._reply(to, ProducerAnswer(ErrorCode.NONE, producer_id, producer_epoch))
+            self._effects.append(SendMarkers(completion))
 
         self._append(owned, transaction, prepared, written)
         return self._take()
@@ -330,18 +333,15 @@ class TransactionCoordinator:
             done(error)
             if not error:
                 self.ended[False] += 1
-                self._complete(owned, transaction)
+                self._effects.append(SendMarkers(self._complete(owned, transaction)))
 
         self._append(owned, transaction, prepared, written)
 
     # Completion
 
     def _complete(self, owned: Owned, transaction: TransactionMetadata) -> Completion:
-        """The outcome is in the log: the markers follow."""
-        prepared = transaction.prepare_complete(self._now.wall_ms)
-        completion = Completion(owned, transaction, prepared)
-        self._effects.append(SendMarkers(completion))
-        return completion
+        """The outcome is in the log: what the markers are written for."""
+        return Completion(owned, transaction, transaction.prepare_complete(self._now.wall_ms))
 
     def is_wanted(self, completion: Completion) -> bool:
         """Whether markers of this coordinator are to be written: not once another one has taken
@@ -500,7 +500,7 @@ class TransactionCoordinator:
         """Complete some of what earlier coordinators have decided."""
         for owned, transaction in self._deadlines.pop_decided(self._now.ms):
             if owned.has(transaction):
-                self._complete(owned, transaction)
+                self._effects.append(SendMarkers(self._complete(owned, transaction)))
 
     def unload(self, number: int, leader_epoch: int | None) -> None:
         """Another broker leads the partition, in ``leader_epoch``, or it was deleted (None)."""
