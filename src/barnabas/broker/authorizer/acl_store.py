@@ -5,8 +5,9 @@ pattern if their znode still has the version that was read, and leaves a note in
 transaction: no other broker misses a change that was made. Where another broker was faster, the
 znode is read again and the change made to what it says now.
 
-Steps of one store must not overlap (`service`): what a look has read would replace what a change
-has written since.
+Looks and changes of one store must not overlap: what a look has read would replace what a change
+has written since. ``in_turn`` does one after the other (`service`). A change of very many patterns
+is several, so that others are not kept from what brokers have changed meanwhile.
 
 In Kafka: `AclAuthorizer.loadCache`, `updateResourceAcls`, `createAcls` and `deleteAcls`, and the
 methods of `KafkaZkClient` for ACLs.
@@ -103,6 +104,8 @@ class AclStore:
         self._authorizer = authorizer
         self._rng = rng
         self._has_prefixes = has_prefixes
+        self.in_turn: Callable[[Steps[None]], Steps[None]] = lambda steps: steps
+        """Performs steps when no others of the store are under way."""
         self.notes = {kind: ChangeNotes(root, ACL_CHANGE_PREFIX, wall_ms) for kind, root in CHANGES.items()}
 
     # Reading
@@ -260,19 +263,22 @@ class AclStore:
         """Change the entries of patterns, some at a time; what went wrong with each."""
         failures: dict[ResourcePattern, _Failure] = {}
         for first in range(0, len(changes), ITEMS_A_TURN):
-            change = _PatternChanges(self._authorizer, self.notes, dict(changes[first : first + ITEMS_A_TURN]))
-            try:
-                for retry in range(_MAX_RETRIES + 1):
-                    if retry:
-                        yield Pause(_RETRY_MS + self._rng.randrange(_RETRY_JITTER_MS))
-                    yield from change.attempt(is_first=not retry)
-                    if not change.pending:
-                        break
-            except KeeperError as error:
-                change.fail_pending(error.with_traceback(None))
-            change.fail_pending(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
-            failures.update(change.failures)
+            some = _PatternChanges(self._authorizer, self.notes, dict(changes[first : first + ITEMS_A_TURN]))
+            yield from self.in_turn(self._change(some))
+            failures.update(some.failures)
         return failures
+
+    def _change(self, some: "_PatternChanges") -> Steps[None]:
+        try:
+            for retry in range(_MAX_RETRIES + 1):
+                if retry:
+                    yield Pause(_RETRY_MS + self._rng.randrange(_RETRY_JITTER_MS))
+                yield from some.attempt(is_first=not retry)
+                if not some.pending:
+                    break
+        except KeeperError as error:
+            some.fail_pending(error.with_traceback(None))
+        some.fail_pending(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
 
 class _Removal:

@@ -1,6 +1,6 @@
 """Keeps the authorizer to the znodes while the broker runs, and changes them: the edge here.
 
-All that reads or writes the znodes here is done one after the other.
+All that reads or writes the znodes here is done one after the other, some patterns at a time.
 
 In Kafka: `AclAuthorizer`, with its lock and its change listeners.
 """
@@ -47,6 +47,7 @@ class AclManager:
         self._spawn = spawn
         self._lock = asyncio.Lock()
         self._must_reload = False
+        store.in_turn = self._in_turn
         self._followers = [
             ZnodeFollower(notes.root, partial(self._follow, pattern_type), notes.root, spawn, call_later)
             for pattern_type, notes in store.notes.items()
@@ -67,27 +68,25 @@ class AclManager:
 
     def create(self, bindings: Sequence[AclBinding]) -> Steps[list[KafkaError | KeeperError | None]]:
         """See `AclStore.create`."""
-        results: list[KafkaError | KeeperError | None] = yield self._in_turn(self._store.create(bindings))
-        return results
+        return self._store.create(bindings)
 
     def delete(self, filters: Sequence[AclBindingFilter]) -> Steps[list[list[Deleted]]]:
         """See `AclStore.delete`."""
-        results: list[list[Deleted]] = yield self._in_turn(self._store.delete(filters))
-        return results
+        return self._store.delete(filters)
 
-    def _in_turn(self, steps: Steps[Any]) -> Wait:
+    def _in_turn(self, steps: Steps[None]) -> Steps[None]:
         def begin(done: Done) -> None:
             self._spawn(self._hand_over(steps, done))
 
-        return Wait(begin)
+        yield Wait(begin)
 
-    async def _hand_over(self, steps: Steps[Any], done: Done) -> None:
+    async def _hand_over(self, steps: Steps[None], done: Done) -> None:
         try:
-            result = await self._perform(steps)
+            await self._perform(steps)
         except Exception as error:
             done(None, error)
         else:
-            done(result, None)
+            done(None, None)
 
     async def _follow(self, pattern_type: PatternType) -> None:
         if self._must_reload:
