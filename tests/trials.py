@@ -250,6 +250,11 @@ def trials(seeds: str) -> dict[str, Trial]:
             ("tests/fault/test_memory_trials.py",),
             {"BARNABAS_MINUTES": 30},
         ),
+        "failed logins": Trial(
+            "60,000 failed logins: others are served, the memory and the log do not grow, all users look alike",
+            ("tests/fault/test_failed_logins.py",),
+            {"BARNABAS_FAILED_LOGINS": 60_000},
+        ),
         "memory over a day": Trial(
             "what servers hold does not grow in 24 hours of a busy cluster (simulated)",
             ("tests/simulation/test_memory_over_a_day.py",),

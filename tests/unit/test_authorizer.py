@@ -434,3 +434,18 @@ def test_what_was_decided_is_logged_in_kafkas_words(caplog: pytest.LogCaptureFix
             "for request = DescribeConfigs with resourceRefCount = 2",
         ),
     ]
+
+
+def test_decisions_about_names_longer_than_any_sense_makes_are_not_kept() -> None:
+    """A client without rights asks for many groups with 32,767 characters each: the memory does not
+    grow. The decision is the same each time."""
+    authorizer = Authorizer()
+    for number in range(200):
+        name = f"{number}".ljust(32_767, "x")
+        assert not authorizer.authorize("User:bob", "10.0.0.1", AclOperation.READ, ResourceType.GROUP, name)
+    assert sum(len(name) for *_, name in authorizer._decided) < 32_767
+    pattern = ResourcePattern(ResourceType.GROUP, "7xxx", PatternType.PREFIXED)
+    entry = AccessControlEntry("User:bob", "*", AclOperation.READ, AclPermissionType.ALLOW)
+    authorizer.update(pattern, VersionedAcls(frozenset([entry]), 1))
+    long = "7".ljust(32_767, "x")
+    assert authorizer.authorize("User:bob", "10.0.0.1", AclOperation.READ, ResourceType.GROUP, long)

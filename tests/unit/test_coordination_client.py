@@ -24,6 +24,7 @@ from barnabas.coordination.client.operations import (
     multi_delete,
     multi_set,
 )
+from barnabas.net.listeners import close_server
 from barnabas.net.sockets import SocketNetwork
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.opcodes import CreateMode, EventType
@@ -309,7 +310,7 @@ def test_a_hostile_server_costs_only_the_connection() -> None:
             await client.start(600)
         await until(lambda: tried >= len(answers))
         await client.close()
-        server.close()
+        await close_server(server)
 
     asyncio.run(run())
 

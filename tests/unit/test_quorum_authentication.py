@@ -24,6 +24,7 @@ from barnabas.coordination.quorum.channels import AuthenticatedNetwork
 from barnabas.net.sockets import SocketNetwork
 from barnabas.security.digest_md5 import DigestMd5Client, DigestMd5Server
 from support.network_contract import HOST, Recorder
+from support.unclosed import closes_all
 
 SERVICE = "zookeeper-quorum", "zk-quorum-sasl-md5"
 
@@ -177,6 +178,26 @@ GREETING = encode_greeting(3, "host:1")
 
 def network(own: QuorumAuthentication) -> AuthenticatedNetwork:
     return AuthenticatedNetwork(SocketNetwork(), own, greeting=GREETING, find_greeting=find_greeting)
+
+
+def test_a_port_that_is_closed_ends_what_is_not_authenticated() -> None:
+    """Its owner has not heard of the connection."""
+
+    async def test() -> bytes:
+        own = network(authentication())
+        async with asyncio.timeout(60):
+            async with Listening(own) as port:
+                reader, writer = await asyncio.open_connection(HOST, port.listener.port)
+                while not own._exchanges:  # noqa: ASYNC110  # nothing reports it
+                    await asyncio.sleep(0)
+            try:
+                return await reader.read()
+            finally:
+                writer.close()
+                await writer.wait_closed()
+
+    with closes_all():
+        assert asyncio.run(test()) == b""
 
 
 def test_the_owner_gets_the_greeting_and_what_follows_the_authentication() -> None:

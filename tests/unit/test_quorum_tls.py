@@ -234,6 +234,30 @@ def test_connections_that_make_room_before_they_are_looked_at_are_closed(
 
 
 @needs("openssl")
+def test_a_port_that_is_closed_ends_its_handshakes(certificate: Path) -> None:
+    """Its owner has not heard of the connections."""
+    own = str(certificate)
+
+    async def test(*, accepts_plain: bool) -> bytes:
+        network = quorum_network(Choices(own, own, accepts_plain=accepts_plain), lambda: ())
+        listener = await network.listen(HOST, 0, Recorder, max_frame_bytes=4)
+        async with asyncio.timeout(60):
+            reader, writer = await asyncio.open_connection(HOST, listener.port)
+            while not network._handshakes:  # noqa: ASYNC110  # nothing reports it
+                await asyncio.sleep(0)
+            await listener.close()
+            try:
+                return await reader.read()
+            finally:
+                writer.close()
+                await writer.wait_closed()
+
+    with closes_all():
+        assert asyncio.run(test(accepts_plain=False)) == b""
+        assert asyncio.run(test(accepts_plain=True)) == b""
+
+
+@needs("openssl")
 def test_a_plain_connection_that_cannot_be_taken_over_is_closed(certificate: Path) -> None:
     """The peer may be gone by then."""
     own = str(certificate)

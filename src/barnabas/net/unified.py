@@ -107,6 +107,24 @@ def quorum_network(choices: TlsChoices, hosts: Callable[[], Iterable[str]]) -> "
     )
 
 
+class _UnifiedListener(Listener):
+    def __init__(self, listener: Listener, handshakes: dict[asyncio.Task[None], object], port_id: object) -> None:
+        self._listener = listener
+        self._handshakes = handshakes
+        self._port_id = port_id
+
+    @property
+    def port(self) -> int:
+        return self._listener.port
+
+    async def close(self) -> None:
+        await self._listener.close()
+        tasks = [task for task, port_id in self._handshakes.items() if port_id is self._port_id]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 class UnifiedNetwork:
     """TCP with TLS, or with both on one port, for the running event loop."""
 
@@ -130,10 +148,14 @@ class UnifiedNetwork:
         self._accepts_plain = accepts_plain
         self._handshake_timeout_s = handshake_timeout_ms / 1000
         self._hosts = hosts
-        self._handshakes: dict[asyncio.Task[None], None] = {}
+        self._handshakes: dict[asyncio.Task[None], object] = {}
+        """With the ports that they came to."""
 
     async def listen(self, host: str, port: int, accept: Accept, *, max_frame_bytes: int) -> Listener:
-        """Like `Network.listen`."""
+        """Like `Network.listen`.
+
+        A close ends the handshakes: nobody else knows of their connections."""
+        port_id = object()
 
         def opened(connected: socket.socket) -> None:
             ours = contextlib.ExitStack()
@@ -144,14 +166,14 @@ class UnifiedNetwork:
                 ours.close()  # a task that is cancelled before it begins closes nothing
 
             task = asyncio.get_running_loop().create_task(self._admit(connected, ours, accept, max_frame_bytes))
-            self._handshakes[task] = None
+            self._handshakes[task] = port_id
             task.add_done_callback(ended)
             if len(self._handshakes) > _MAX_HANDSHAKES:
                 oldest = next(iter(self._handshakes))
                 del self._handshakes[oldest]
                 oldest.cancel()
 
-        return await self._plain.listen_for_sockets(host, port, opened)
+        return _UnifiedListener(await self._plain.listen_for_sockets(host, port, opened), self._handshakes, port_id)
 
     async def connect(
         self, host: str, port: int, accept: Accept, *, max_frame_bytes: int, timeout_ms: int

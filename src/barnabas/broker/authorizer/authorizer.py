@@ -43,6 +43,8 @@ __all__ = ["NO_ACLS", "Authorizer", "VersionedAcls"]
 _ALL_OPERATIONS = sum(1 << operation for operation in AclOperation if operation > AclOperation.ALL)
 _IMPLYING = [(operation, sum(1 << other for other in others)) for operation, others in IMPLYING_OPERATIONS.items()]
 _MAX_KEPT_DECISIONS = 16_384
+_MAX_KEPT_CHARACTERS = 255
+"""Of a name: clients without rights may ask for very many groups, each with 32,767 characters."""
 _MANY_ENTRIES = 256
 """From here on the entries of a pattern are kept apart."""
 _DENIED_BITS = 32
@@ -141,9 +143,10 @@ class Authorizer:
         allowed = self._decided.get(key)
         if allowed is None:
             allowed = self._decide(principal, host, resource_type, name)
-            if len(self._decided) >= _MAX_KEPT_DECISIONS:
-                self._decided.clear()
-            self._decided[key] = allowed
+            if len(name) <= _MAX_KEPT_CHARACTERS:
+                if len(self._decided) >= _MAX_KEPT_DECISIONS:
+                    self._decided.clear()
+                self._decided[key] = allowed
         return allowed
 
     def _decide(self, principal: str, host: str, resource_type: ResourceType, name: str) -> int:

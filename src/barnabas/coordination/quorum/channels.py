@@ -54,16 +54,20 @@ class AuthenticatedNetwork:
         self._exchanges: dict[_ServerSide, None] = {}
 
     async def listen(self, host: str, port: int, accept: Accept, *, max_frame_bytes: int) -> Listener:
-        """Like `Network.listen`."""
+        """Like `Network.listen`.
+
+        A close ends the exchanges: nobody else knows of their connections."""
+        port_id = object()
 
         def accepted(connection: Connection) -> _ServerSide:
-            side = _ServerSide(connection, accept, self._authentication, self._find_greeting, self._exchanges)
+            side = _ServerSide(connection, accept, self._authentication, self._find_greeting, self._exchanges, port_id)
             self._exchanges[side] = None
             if len(self._exchanges) > _MAX_EXCHANGES:
                 next(iter(self._exchanges)).end("too many others wait to authenticate")
             return side
 
-        return await self._network.listen(host, port, accepted, max_frame_bytes=max_frame_bytes)
+        listener = await self._network.listen(host, port, accepted, max_frame_bytes=max_frame_bytes)
+        return _Listener(listener, self._exchanges, port_id)
 
     async def connect(
         self, host: str, port: int, accept: Accept, *, max_frame_bytes: int, timeout_ms: int
@@ -91,6 +95,22 @@ class AuthenticatedNetwork:
                     connection.close()
                     raise
             return connection
+
+
+class _Listener(Listener):
+    def __init__(self, listener: Listener, exchanges: "dict[_ServerSide, None]", port_id: object) -> None:
+        self._listener = listener
+        self._exchanges = exchanges
+        self._port_id = port_id
+
+    @property
+    def port(self) -> int:
+        return self._listener.port
+
+    async def close(self) -> None:
+        await self._listener.close()
+        for side in [each for each in self._exchanges if each.port_id is self._port_id]:
+            side.close()
 
 
 class _Side:
@@ -130,8 +150,11 @@ class _ServerSide(_Side):
         authentication: QuorumAuthentication,
         find_greeting: Callable[[bytearray], int | None],
         exchanges: dict["_ServerSide", None],
+        port_id: object,
     ) -> None:
         super().__init__(connection, accept)
+        self.port_id = port_id
+        """The port that the connection came to."""
         self._exchange = QuorumAuthServer(authentication)
         self._find_greeting = find_greeting
         self._exchanges = exchanges
@@ -150,6 +173,11 @@ class _ServerSide(_Side):
             )
             self._connection.close(after_sending=True)
             asyncio.get_running_loop().call_later(_PATIENCE_S, self._connection.close)
+
+    def close(self) -> None:
+        """The port is closed."""
+        self._leave()
+        self._connection.close()
 
     def _leave(self) -> None:
         self._timer.cancel()

@@ -1,0 +1,62 @@
+"""Sums up the lines of a server's log that strangers cause: connections that are closed because of
+what they send. Anybody who can connect can cause thousands of them a second.
+
+The first of equal lines of an address is written, and the number of the others with the first
+line after a minute, or at the end. Equal are lines of the same form: ports and numbers may differ.
+
+Kafka writes each line.
+"""
+
+import logging
+import threading
+
+from barnabas.base.repeated_events import EventLimits, EventSums
+
+__all__ = ["CAUSED_BY_STRANGERS", "RepeatedLines"]
+
+CAUSED_BY_STRANGERS = ("barnabas.net.tls_layer", "barnabas.broker.requests.dispatch")
+"""The loggers; their lines of level INFO have the address first."""
+_INTERVAL_S = 60
+
+
+class RepeatedLines(logging.Filter):
+    """A filter of these loggers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sums = EventSums[str, tuple[str, str]](EventLimits())
+        self._lock = threading.Lock()
+        self._ends_s = 0.0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno != logging.INFO or not isinstance(record.args, tuple):
+            return True
+        host = str(record.args[0]) if record.args else ""
+        with self._lock:
+            sums = self._end_interval(record.created)
+            is_new = self._sums.add(host, (record.name, record.msg))
+        for each in sums:
+            self._write(*each)
+        return is_new
+
+    def _end_interval(self, now_s: float) -> list[tuple[str | None, tuple[str, str] | None, int]]:
+        if now_s < self._ends_s:
+            return []
+        self._ends_s = now_s + _INTERVAL_S
+        return [(each.source, each.event, each.times) for each in self._sums.end_interval()]
+
+    def _write(self, host: str | None, event: tuple[str, str] | None, times: int) -> None:
+        """Past the filter: the loggers above this one take the line."""
+        name, form = event or (CAUSED_BY_STRANGERS[0], "lines of other forms or addresses")
+        text = f"{times} more like this of {host or 'others'} since then: {form}"
+        above = logging.getLogger(name).parent
+        if above is not None:
+            above.info("%s", text)
+
+    def close(self) -> None:
+        """Write what was counted so far."""
+        with self._lock:
+            self._ends_s = 0.0
+            sums = self._end_interval(0.0)
+        for each in sums:
+            self._write(*each)

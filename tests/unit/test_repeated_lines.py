@@ -1,0 +1,75 @@
+"""Lines of the server's log that strangers cause are summed up."""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from barnabas.broker.requests import dispatch
+from barnabas.cli.output.repeated_lines import CAUSED_BY_STRANGERS, RepeatedLines
+from barnabas.net import tls_layer
+
+NAME = CAUSED_BY_STRANGERS[0]
+FORM = "The TLS handshake with %s:%d failed: %s"
+
+
+@pytest.fixture
+def repeated(caplog: pytest.LogCaptureFixture) -> Iterator[RepeatedLines]:
+    """The filter, as a broker has it."""
+    made = RepeatedLines()
+    with caplog.at_level(logging.DEBUG, "barnabas"):
+        for name in CAUSED_BY_STRANGERS:
+            logging.getLogger(name).addFilter(made)
+        yield made
+        for name in CAUSED_BY_STRANGERS:
+            logging.getLogger(name).removeFilter(made)
+
+
+def record(host: str, port: int, at_s: float, form: str = FORM) -> logging.LogRecord:
+    made = logging.LogRecord(NAME, logging.INFO, __file__, 1, form, (host, port, "wrong version"), None)
+    made.created = at_s
+    return made
+
+
+def test_the_loggers_are_those_that_write_of_strangers() -> None:
+    """A module that moves takes its name along."""
+    assert {tls_layer.logger.name, dispatch.logger.name} == set(CAUSED_BY_STRANGERS)
+
+
+def test_many_handshakes_that_fail_cost_two_lines(repeated: RepeatedLines, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever their ports: the first, and the number of the others a minute later."""
+    logger = logging.getLogger(NAME)
+    for port in range(10_000):
+        logger.handle(record("10.0.0.7", port, 100.0))
+    logger.handle(record("10.0.0.7", 1, 160.0))
+    assert [each.getMessage() for each in caplog.records] == [
+        "The TLS handshake with 10.0.0.7:0 failed: wrong version",
+        f"9999 more like this of 10.0.0.7 since then: {FORM}",
+    ]
+    repeated.close()
+    assert caplog.records[-1].getMessage() == f"1 more like this of 10.0.0.7 since then: {FORM}"
+    assert len(caplog.records) == 3
+
+
+def test_lines_of_another_form_or_level_are_written(repeated: RepeatedLines, caplog: pytest.LogCaptureFixture) -> None:
+    """An error is never left out, nor what happens for the first time."""
+    logger = logging.getLogger(NAME)
+    for _ in range(3):
+        logger.handle(record("10.0.0.7", 1, 100.0))
+        logger.handle(record("10.0.0.8", 1, 100.0))
+        logger.handle(record("10.0.0.7", 1, 100.0, "Closing the connection from %s:%d: %s"))
+        logger.error("an error of %s", "10.0.0.7")
+        logger.debug("for developers, of %s", "10.0.0.7")
+    assert len(caplog.records) == 3 + 3 + 3
+
+
+def test_what_is_written_of_very_many_addresses_is_bounded(
+    repeated: RepeatedLines, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A network of attackers does not fill the disk either."""
+    logger = logging.getLogger(NAME)
+    for number in range(5000):
+        logger.handle(record(f"10.0.{number // 256}.{number % 256}", 1, 100.0))
+    repeated.close()
+    assert len(caplog.records) == 1000 + 200 + 1
+    assert caplog.records[-1].getMessage().startswith("3800 more like this of others since then")
