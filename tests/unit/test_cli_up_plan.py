@@ -545,6 +545,17 @@ def test_a_secured_cluster_gets_an_authorizer(tmp_path: Path) -> None:
     assert texts(tmp_path)["super.users"] == "User:barnabas-broker;User:admin"
 
 
+def test_a_broker_with_an_authorizer_has_a_log_of_what_it_denies(tmp_path: Path) -> None:
+    """Beside its own, also where a hand wrote the authorizer into the file."""
+    plain = plan(tmp_path).write(tmp_path)
+    assert [each.options for each in plain] == [(), ()]
+    path = tmp_path / "server.properties"
+    path.write_text(f"{path.read_text()}authorizer.class.name=kafka.security.authorizer.AclAuthorizer\n")
+    zookeeper, broker = plan(tmp_path).write(tmp_path)
+    assert zookeeper.options == ()
+    assert broker.arguments == [str(path), "--authorizer-log", str(tmp_path / "logs" / "authorizer-0.log")]
+
+
 @needs("openssl")
 def test_security_changes_only_when_an_option_says_so(tmp_path: Path) -> None:
     """From one protocol to another, with the users, and back to none."""
