@@ -55,6 +55,20 @@ RULES = [
         "test_coordinators_confirmation.py::test_a_member_that_does_not_confirm_makes_the_coordinator_doubtful",
     ),
     Rule(
+        "requests wait for an epoch no longer than their sender does",
+        "broker/apis/control_requests.py",
+        "return request.is_abandoned or self._now_ms() - request.received_ms > self._timeout_ms",
+        "return request.is_abandoned",
+        "test_broker_control_plane.py::test_what_waits_for_an_epoch_is_freed_when_its_sender_waits_no_longer",
+    ),
+    Rule(
+        "after a refusal the next reading waits",
+        "broker/apis/control_requests.py",
+        "if self._has_refused:",
+        "if False:",
+        "test_broker_control_plane.py::test_many_forged_epochs_cost_a_few_lines_and_readings",
+    ),
+    Rule(
         "the controller epoch does not go back",
         "broker/replication/replica_manager.py",
         "        if epoch < self.controller_epoch:\n            return False\n",
