@@ -14,6 +14,8 @@ from barnabas.base.repeated_events import EventLimits, EventSums
 
 __all__ = ["CAUSED_BY_STRANGERS", "RepeatedLines"]
 
+logger = logging.getLogger(__name__)
+
 CAUSED_BY_STRANGERS = ("barnabas.net.tls_layer", "barnabas.broker.requests.dispatch")
 """The loggers; their lines of level INFO have the address first."""
 _INTERVAL_S = 60
@@ -46,12 +48,8 @@ class RepeatedLines(logging.Filter):
         return [(each.source, each.event, each.times) for each in self._sums.end_interval()]
 
     def _write(self, host: str | None, event: tuple[str, str] | None, times: int) -> None:
-        """Past the filter: the loggers above this one take the line."""
-        name, form = event or (CAUSED_BY_STRANGERS[0], "lines of other forms or addresses")
-        text = f"{times} more like this of {host or 'others'} since then: {form}"
-        above = logging.getLogger(name).parent
-        if above is not None:
-            above.info("%s", text)
+        form = event[1] if event else "lines of other forms or addresses"
+        logger.info("%d more like this of %s since then: %s", times, host or "others", form)
 
     def close(self) -> None:
         """Write what was counted so far."""
