@@ -13,10 +13,10 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
 from concurrent.futures import Future, wait
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.private_files import make_private_dirs
@@ -35,7 +35,7 @@ from barnabas.coordination.server.settings import parse_settings
 from barnabas.security.needed_acls import NeededAcls
 from barnabas.testing.coordinator_kills import CoordinatorKill, CoordinatorKills, Outcome, killer
 from barnabas.testing.faults import ServerFaults
-from barnabas.testing.security import ClusterSecurity
+from barnabas.testing.security import Access, ClusterSecurity
 from barnabas.testing.server_names import zookeeper_name
 from barnabas.testing.server_thread import ServerThread
 
@@ -91,11 +91,8 @@ class Cluster:
         racks: int = 0,
         zk_servers: int = 1,
         kafka_version: str | None = None,
-        security: str | None = None,
-        users: Mapping[str, str] | None = None,
-        acls: Iterable[Acl | str] | None = None,
-        record_acls: bool = False,
         features: Mapping[str, int] | None = None,
+        **access: Unpack[Access],
     ) -> None:
         if brokers < 1:
             raise BarnabasError(f"a cluster of {brokers} brokers: at least one is needed")
@@ -103,8 +100,8 @@ class Cluster:
             raise BarnabasError(f"a cluster of {zk_servers} coordination servers: at least one is needed")
         if kafka_version is not None:
             check_release(kafka_version)
-        self._security = ClusterSecurity.of(security, users, acls, records_acls=record_acls)
-        self._needed_acls = NeededAcls() if record_acls else None
+        self._security = ClusterSecurity.of(**access)
+        self._needed_acls = NeededAcls() if access.get("record_acls") else None
         self._kafka_version = kafka_version
         self._ids = range(brokers)
         self._settings = dict(settings or {})

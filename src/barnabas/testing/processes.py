@@ -14,19 +14,18 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Self
+from typing import Self, Unpack
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.private_files import make_private_dirs, write_private
 from barnabas.base.settings import properties_text, read_properties
 from barnabas.client.admin.acl_options import acl_commands
-from barnabas.client.admin.acls import Acl
 from barnabas.coordination.quorum.members import QuorumServer
 from barnabas.testing.coordinator_kills import CoordinatorKill, Outcome, killer
 from barnabas.testing.process_faults import FaultLinks
-from barnabas.testing.security import ClusterSecurity
+from barnabas.testing.security import Access, ClusterSecurity
 from barnabas.testing.server_names import is_broker, title_of, zookeeper_name
 from barnabas.testing.server_processes import COMMAND, ServerProcesses, wait_until
 
@@ -60,11 +59,11 @@ class ProcessCluster:
         zk_port: int = 0,
         zk_servers: int = 1,
         faults: bool = False,
-        security: str | None = None,
-        users: Mapping[str, str] | None = None,
-        acls: Iterable[Acl | str] | None = None,
+        **access: Unpack[Access],
     ) -> None:
-        self._security = ClusterSecurity.of(security, users, acls)
+        if access.get("record_acls"):
+            raise BarnabasError("processes record no access control lists: use barnabas.testing.Cluster")
+        self._security = ClusterSecurity.of(**access)
         self._has_faults = faults
         self._fault_links: FaultLinks | None = None
         self._ports: dict[str, frozenset[int]] = {}
@@ -74,6 +73,8 @@ class ProcessCluster:
         self.data_dir = Path(data_dir or self._temporary.name)  # type: ignore[union-attr]  # one of the two is there
         options = [("--brokers", brokers), ("--racks", racks), ("--port", port), ("--zk-port", zk_port)]
         options.append(("--zk-servers", zk_servers))
+        # The passwords: other users of the machine see the arguments of barnabas up.
+        self._users_file = self.data_dir / "security" / "users.properties"
         self._command = [*COMMAND, "up", "--data-dir", str(self.data_dir)]
         self._command += [text for name, value in options for text in (name, str(value))]
         for name, value in (settings or {}).items():
@@ -104,12 +105,6 @@ class ProcessCluster:
         """Like `Cluster.client_properties`."""
         properties = {} if self._security is None else self._security.client_properties(user, mechanism, java=java)
         return {"bootstrap.servers": self.bootstrap_servers, **properties}
-
-    @property
-    def _users_file(self) -> Path:
-        """Where ``barnabas up`` reads the passwords: other users of the machine see its
-        arguments."""
-        return self.data_dir / "security" / "users.properties"
 
     @staticmethod
     def usual_ports(brokers: int) -> tuple[int, int]:

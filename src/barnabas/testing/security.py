@@ -11,10 +11,12 @@ the first broker starts.
 
 import re
 import secrets
+import shlex
 import subprocess
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TypedDict
 
 from barnabas.base.clock import SystemClock
 from barnabas.base.errors import BarnabasError
@@ -23,11 +25,11 @@ from barnabas.base.private_files import make_private_dirs, write_private
 from barnabas.base.randomness import new_random
 from barnabas.broker.authorizer.acl_store import AclStore
 from barnabas.broker.authorizer.authorizer import Authorizer
-from barnabas.broker.cluster.blocking import perform_without_broker
+from barnabas.broker.cluster.service import perform_without_broker
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.configuration.repository import SCRAM_USERS_PATHS, alter_scram_users
 from barnabas.broker.configuration.scram_credentials import ScramChange
-from barnabas.client.admin.acl_options import acls_of_text, binding_of_acl
+from barnabas.client.admin.acl_options import acls_of_words, binding_of_acl
 from barnabas.client.admin.acls import Acl
 from barnabas.client.admin.scram_users import salt_password
 from barnabas.net.sockets import SocketNetwork
@@ -36,7 +38,15 @@ from barnabas.security.jaas import LoginModule, jaas_text, login_module
 from barnabas.security.mechanisms import LOGIN_MODULES, SASL_MECHANISMS, SCRAM_MECHANISMS
 from barnabas.security.scram import MIN_SCRAM_ITERATIONS
 
-__all__ = ["ADMIN", "APPLICATION", "SECURITY_PROTOCOLS", "ClusterSecurity", "new_password", "rights_to_own"]
+__all__ = [
+    "ADMIN",
+    "APPLICATION",
+    "SECURITY_PROTOCOLS",
+    "ClusterSecurity",
+    "acls_of_text",
+    "new_password",
+    "rights_to_own",
+]
 
 SECURITY_PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
@@ -54,25 +64,38 @@ _DAYS = 7
 _RENEWED_S = 4 * 24 * 3600.0
 
 
+class Access(TypedDict, total=False):
+    """The options of a cluster about who may connect, and do what."""
+
+    security: str | None
+    """The protocol of the listeners; None for PLAINTEXT."""
+    users: Mapping[str, str] | None
+    """Passwords by name."""
+    acls: Iterable[Acl | str] | None
+    """Entries, or texts with kafka-acls's options; None for no authorizer."""
+    record_acls: bool
+    """Allow everything, and note what would be needed."""
+
+
 class ClusterSecurity:
     """The protocol of a cluster's listeners, its certificates and its users."""
 
     @classmethod
     def of(
         cls,
-        protocol: str | None,
-        users: Mapping[str, str] | None,
-        acls: "Iterable[Acl | str] | None" = None,
-        *,
-        records_acls: bool = False,
+        security: str | None = None,
+        users: Mapping[str, str] | None = None,
+        acls: Iterable[Acl | str] | None = None,
+        record_acls: bool = False,
     ) -> "ClusterSecurity | None":
-        """None without a protocol and lists; ``"scram"`` is SASL_PLAINTEXT, which lists have
-        without a protocol.
+        """What options of a cluster ask for (`Access`); None if they ask for nothing.
 
-        Users that are named only in lists have passwords of their own, and so has ``admin``, who
-        may do everything unless lists or ``users`` name somebody so. Raises `BarnabasError`.
+        ``"scram"`` is SASL_PLAINTEXT, which lists have without a protocol. Users that are named
+        only in lists have passwords of their own, and so has ``admin``, who may do everything
+        unless lists or ``users`` name somebody so. Raises `BarnabasError`.
         """
-        has_authorizer = acls is not None or records_acls
+        protocol = security
+        has_authorizer = acls is not None or record_acls
         if protocol is None and users and not has_authorizer:
             raise BarnabasError('users need security="SASL_SSL" or "SASL_PLAINTEXT"')
         if protocol is None and not has_authorizer:
@@ -84,11 +107,11 @@ class ClusterSecurity:
         if has_authorizer and protocol.startswith("SASL"):
             named = [*(users or {}), *_user_names(entries)] or [APPLICATION]
             users = {name: (users or {}).get(name, new_password()) for name in [*named, ADMIN]}
-        security = cls(protocol, users)
+        made = cls(protocol, users)
         if has_authorizer:
-            security.acls = entries
-            security.admins = [ADMIN] if security.has_sasl and ADMIN not in named else []
-        return security
+            made.acls = entries
+            made.admins = [ADMIN] if made.has_sasl and ADMIN not in named else []
+        return made
 
     @classmethod
     def of_broker(
@@ -279,6 +302,17 @@ class ClusterSecurity:
             else:
                 properties |= {"sasl.username": user, "sasl.password": password}
         return properties
+
+
+def acls_of_text(text: str) -> list[Acl]:
+    """The entries for which options in one text stand: ``--allow-principal User:ann --operation
+    Read --topic orders``.
+
+    Raises `BarnabasError`."""
+    try:
+        return acls_of_words(shlex.split(text))
+    except (BarnabasError, ValueError) as error:
+        raise BarnabasError(f"{text}: {error}") from None
 
 
 def new_password() -> str:

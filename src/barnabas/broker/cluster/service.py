@@ -8,6 +8,9 @@ and its `retryRequestsUntilConnected` with the expected epoch).
 
 `ZnodeFollower` reads a znode again when it changes.
 
+`perform_without_broker` is for tools, which write what must be there before the first broker starts
+(in Kafka they have a `KafkaZkClient` of their own).
+
 `ensure_top_level_paths`, `ensure_cluster_id` and `generate_broker_id` are for the start of a
 broker, before it performs steps.
 """
@@ -18,11 +21,13 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from barnabas.base.clock import CallLater
+from barnabas.base.clock import CallLater, SystemClock
 from barnabas.base.ids import uuid_text
-from barnabas.base.randomness import Random, random_uuid
-from barnabas.base.task_futures import result_of
+from barnabas.base.network import Network
+from barnabas.base.randomness import Random, new_random, random_uuid
+from barnabas.base.task_futures import result_of, runner_here
 from barnabas.base.tasks import Runner
+from barnabas.broker.cluster.channels import Channels
 from barnabas.broker.cluster.steps import (
     Ask,
     Children,
@@ -62,7 +67,7 @@ from barnabas.broker.cluster.znodes import (
     decode_cluster_id,
     encode_cluster_id,
 )
-from barnabas.coordination.client import CoordinationClient
+from barnabas.coordination.client import BlockingClient, CoordinationClient
 from barnabas.coordination.client.operations import WatchCallback, WatchEvent, create, exists, get, get_children, multi
 from barnabas.wire.jute.errors import ErrorCode as Keeper
 from barnabas.wire.jute.errors import KeeperError
@@ -77,11 +82,13 @@ __all__ = [
     "ensure_cluster_id",
     "ensure_top_level_paths",
     "generate_broker_id",
+    "perform_without_broker",
 ]
 
 logger = logging.getLogger(__name__)
 
 _RETRY_MS = 1000
+_WITHOUT_BROKER_MS = 10_000
 T = TypeVar("T")
 
 WatchFor = Callable[[str], WatchCallback | None]
@@ -363,3 +370,30 @@ async def generate_broker_id(client: CoordinationClient, reserved_max_id: int) -
     """The next broker id above reserved.broker.max.id: the znode's version counts them."""
     stat = await client.set_data(BROKER_SEQUENCE, b"")
     return int(stat.version) + reserved_max_id
+
+
+def perform_without_broker(
+    network: Callable[[], Network],
+    servers: str,
+    steps: Callable[[], Steps[T]],
+    *,
+    paths: Sequence[str] = (),
+    timeout_ms: int = _WITHOUT_BROKER_MS,
+) -> T:
+    """Perform steps in the coordination service at ``servers``, a chroot included, and wait.
+
+    The permanent znodes ``paths`` are made first where they are missing. Raises `KeeperError` where
+    no server answers in time, and what the steps raise.
+    """
+
+    async def perform(client: CoordinationClient) -> T:
+        await client.ensure_chroot()
+        for path in paths:
+            await client.ensure_path(path)
+        no_brokers = Channels(-1, network(), request_timeout_ms=timeout_ms)
+        interpreter = Interpreter(client, no_brokers, asyncio.ensure_future, runner_here(SystemClock()))
+        return await interpreter.perform(steps())
+
+    with BlockingClient(network, servers, rng=new_random()) as client:
+        client.start(timeout_ms)
+        return client.call(perform)

@@ -15,6 +15,7 @@ from dataclasses import asdict
 from typing import Protocol
 
 from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.cli.acls.entry_options import add_acl_options, options_of
 from barnabas.cli.acls.suggestions import suggested_acls
 from barnabas.cli.connection.connect import connect
 from barnabas.cli.connection.properties import key_values
@@ -25,7 +26,6 @@ from barnabas.client.admin.acl_options import (
     AclResource,
     acl_commands,
     acls_of_options,
-    add_acl_options,
     principal_of,
     resources_of,
     sorted_by_resource,
@@ -41,7 +41,7 @@ _AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
 _ACTIONS = ("list", "add", "remove", "suggest")
 
 
-class AclStore(Protocol):
+class _Acls(Protocol):
     """Where entries are: behind brokers, or in the coordination service."""
 
     def add(self, acls: Sequence[Acl]) -> None: ...
@@ -73,7 +73,7 @@ def main(argv: list[str]) -> int:
     given = parser.parse_args(argv)
     _check(parser, given)
     try:
-        wanted = {} if given.list or given.suggest else acls_of_options(given)
+        wanted = {} if given.list or given.suggest else acls_of_options(options_of(given))
         principals = [principal_of(text) for text in given.principal]
     except ConfigurationError as error:
         parser.error(str(error))
@@ -87,7 +87,7 @@ def main(argv: list[str]) -> int:
         elif given.remove:
             _remove(store, wanted, given)
         else:
-            _list(store, resources_of(given), principals, as_json=given.output == "json")
+            _list(store, resources_of(options_of(given)), principals, as_json=given.output == "json")
     return 0
 
 
@@ -122,7 +122,7 @@ def _check(parser: ToolParser, given: argparse.Namespace) -> None:
 
 
 @contextmanager
-def _store(parser: ToolParser, given: argparse.Namespace) -> Iterator[AclStore]:
+def _store(parser: ToolParser, given: argparse.Namespace) -> Iterator[_Acls]:
     """Where the entries are that the options mean."""
     if given.authorizer not in (None, _AUTHORIZER):
         raise ConfigError(f"--authorizer {given.authorizer} is not supported: {_AUTHORIZER} is")
@@ -144,7 +144,7 @@ def _store(parser: ToolParser, given: argparse.Namespace) -> Iterator[AclStore]:
         yield _Brokers(connection)
 
 
-def _add(store: AclStore, wanted: Mapping[AclResource, Sequence[Acl]], *, as_json: bool) -> None:
+def _add(store: _Acls, wanted: Mapping[AclResource, Sequence[Acl]], *, as_json: bool) -> None:
     for resource, acls in wanted.items():
         if not as_json:
             print_lines(f"Adding ACLs for resource {_quoted(resource)}: \n {_lines(acls)} \n")
@@ -153,7 +153,7 @@ def _add(store: AclStore, wanted: Mapping[AclResource, Sequence[Acl]], *, as_jso
         print_json({"added": [asdict(acl) for acls in wanted.values() for acl in acls]})
 
 
-def _remove(store: AclStore, wanted: Mapping[AclResource, Sequence[Acl]], given: argparse.Namespace) -> None:
+def _remove(store: _Acls, wanted: Mapping[AclResource, Sequence[Acl]], given: argparse.Namespace) -> None:
     as_json = given.output == "json"
     removed: list[Acl] = []
     for resource, acls in wanted.items():
@@ -178,7 +178,7 @@ def _is_confirmed(question: str, *, as_json: bool) -> bool:
     return answer.strip().lower() == "y"
 
 
-def _list(store: AclStore, resources: Sequence[AclResource], principals: Sequence[str], *, as_json: bool) -> None:
+def _list(store: _Acls, resources: Sequence[AclResource], principals: Sequence[str], *, as_json: bool) -> None:
     filters = [_filter(resource, None) for resource in resources] or [AclFilter()]
     found = list(dict.fromkeys(acl for wanted in filters for acl in store.find(wanted)))
     if as_json:

@@ -14,7 +14,7 @@ from barnabas.base.hints import did_you_mean
 from barnabas.base.randomness import new_random
 from barnabas.broker.authorizer.acl_store import AclStore
 from barnabas.broker.authorizer.authorizer import Authorizer
-from barnabas.broker.cluster.blocking import perform_without_broker
+from barnabas.broker.cluster.service import perform_without_broker
 from barnabas.broker.cluster.steps import Steps
 from barnabas.client.admin.acl_options import acl_of_binding, binding_filter_of, binding_of_acl
 from barnabas.client.admin.acls import Acl, AclFilter

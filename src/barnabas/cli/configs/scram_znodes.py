@@ -7,7 +7,7 @@ In Kafka: ConfigCommand.
 
 from collections.abc import Mapping
 
-from barnabas.broker.cluster.blocking import perform_without_broker
+from barnabas.broker.cluster.service import perform_without_broker
 from barnabas.broker.configuration.repository import SCRAM_USERS_PATHS, alter_scram_users
 from barnabas.broker.configuration.scram_credentials import ScramChange
 from barnabas.cli.configs.scram_users import passwords_of

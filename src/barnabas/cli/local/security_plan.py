@@ -139,8 +139,7 @@ def _plan_authorizer(
     security: "ClusterSecurity", given: argparse.Namespace, texts: Mapping[str, str], added: Mapping[str, str]
 ) -> None:
     """What users may do: as ``--acl`` says, or each all with what begins with the own name."""
-    from barnabas.client.admin.acl_options import acls_of_text
-    from barnabas.testing.security import ADMIN, rights_to_own
+    from barnabas.testing.security import ADMIN, acls_of_text, rights_to_own
 
     supers = [name for name in texts.get(_SUPER_USERS, "").split(";") if name]
     is_held = _AUTHORIZER in texts

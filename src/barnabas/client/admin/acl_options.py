@@ -6,11 +6,10 @@ and ``--consumer`` stand for what a producer and a consumer need.
 In Kafka: `AclCommand`.
 """
 
-import argparse
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple, NoReturn, TypeVar
+from typing import NamedTuple, TypeVar
 
 from barnabas.base.hints import did_you_mean
 from barnabas.client.admin.acls import Acl, AclFilter
@@ -34,14 +33,16 @@ from barnabas.security.acls import (
 )
 
 __all__ = [
+    "ACL_OPERATIONS",
+    "AclOptions",
     "AclResource",
     "acl_commands",
     "acl_of_binding",
     "acls_of_options",
-    "acls_of_text",
-    "add_acl_options",
+    "acls_of_words",
     "binding_filter_of",
     "binding_of_acl",
+    "pattern_type_of",
     "principal_of",
     "resources_of",
     "sorted_by_resource",
@@ -49,9 +50,9 @@ __all__ = [
 
 Word = TypeVar("Word", bound=IntEnum)
 
-_OPERATIONS = {pascal_case(each): each for each in AclOperation if each > AclOperation.ANY}
+ACL_OPERATIONS = {pascal_case(each): each for each in AclOperation if each > AclOperation.ANY}
 """The names that ``--operation`` takes."""
-_BY_WORD = {each.name.replace("_", ""): each for each in _OPERATIONS.values()}
+_BY_WORD = {each.name.replace("_", ""): each for each in ACL_OPERATIONS.values()}
 _ALL = "All"
 _OPTIONS = {
     ResourceType.TOPIC: "topic",
@@ -81,90 +82,92 @@ class AclResource(NamedTuple):
 _CLUSTER = AclResource(ResourceType.CLUSTER, CLUSTER_NAME, PatternType.LITERAL)
 
 
-def add_acl_options(parser: argparse.ArgumentParser) -> None:
-    """The options that name resources, principals, hosts and operations."""
+@dataclass(slots=True)
+class AclOptions:
+    """What the options say, by their names."""
 
-    def names(option: str, text: str) -> None:
-        parser.add_argument(f"--{option}", action="append", default=[], metavar="NAME", help=text)
+    topic: Sequence[str] = ()
+    group: Sequence[str] = ()
+    transactional_id: Sequence[str] = ()
+    delegation_token: Sequence[str] = ()
+    user_principal: Sequence[str] = ()
+    allow_principal: Sequence[str] = ()
+    deny_principal: Sequence[str] = ()
+    allow_host: Sequence[str] = ()
+    deny_host: Sequence[str] = ()
+    operation: Sequence[str] = ()
+    cluster: bool = False
+    producer: bool = False
+    consumer: bool = False
+    idempotent: bool = False
+    resource_pattern_type: PatternType = PatternType.LITERAL
 
-    names("topic", "a topic, or '*' for all; may be repeated")
-    names("group", "a consumer group, or '*' for all; may be repeated")
-    parser.add_argument("--cluster", action="store_true", help="the cluster itself")
-    names("transactional-id", "a transactional id, or '*' for all; may be repeated")
-    names("delegation-token", "a delegation token, or '*' for all; may be repeated")
-    names("user-principal", "a user as a resource, for the operations CreateTokens and DescribeTokens")
-    parser.add_argument(
-        "--resource-pattern-type",
-        type=pattern_type,
-        default=PatternType.LITERAL,
-        metavar="TYPE",
-        help="how the names are meant: literal, prefixed; with --list and --remove also any (a pattern of whatever type with "
-        "this name) or match (all patterns that match this name) (default: literal)",
-    )
-    principals = "as TYPE:NAME, such as User:ann; 'User:*' is everybody; may be repeated"
-    parser.add_argument("--allow-principal", action="append", default=[], metavar="P", help=f"who may, {principals}")
-    parser.add_argument(
-        "--deny-principal",
-        action="append",
-        default=[],
-        metavar="P",
-        help=f"who may not, whatever else allows it, {principals}",
-    )
-    hosts = "an address, or '*' (default: *); may be repeated"
-    parser.add_argument(
-        "--allow-host", action="append", default=[], metavar="HOST", help=f"from where they may: {hosts}"
-    )
-    parser.add_argument(
-        "--deny-host", action="append", default=[], metavar="HOST", help=f"from where they may not: {hosts}"
-    )
-    parser.add_argument(
-        "--operation",
-        action="append",
-        default=[],
-        metavar="OPERATION",
-        help=f"what they do: {', '.join(_OPERATIONS)} (default: All); may be repeated",
-    )
-    parser.add_argument(
-        "--producer", action="store_true", help="what a producer needs: Write, Describe and Create on the topics"
-    )
-    parser.add_argument(
-        "--consumer",
-        action="store_true",
-        help="what a consumer needs: Read and Describe on the topics, Read on the groups",
-    )
-    parser.add_argument(
-        "--idempotent",
-        action="store_true",
-        help="with --producer: IdempotentWrite on the cluster, for brokers before 2.8",
-    )
+    @property
+    def names(self) -> Mapping[ResourceType, Sequence[str]]:
+        """The names of resources."""
+        return {
+            ResourceType.TOPIC: self.topic,
+            ResourceType.GROUP: self.group,
+            ResourceType.TRANSACTIONAL_ID: self.transactional_id,
+            ResourceType.DELEGATION_TOKEN: self.delegation_token,
+            ResourceType.USER: self.user_principal,
+        }
 
 
-def pattern_type(text: str) -> PatternType:
-    """The type of ``--resource-pattern-type``. Raises `argparse.ArgumentTypeError`."""
-    try:
-        return PatternType[text.upper()] if text.upper() != PatternType.UNKNOWN.name else _no_pattern_type(text)
-    except KeyError:
-        _no_pattern_type(text)
+_FLAGS = ("cluster", "producer", "consumer", "idempotent", "add")
+_PATTERN_TYPE = "resource-pattern-type"
+_VALUES = (
+    *(*_OPTIONS.values(), "allow-principal", "deny-principal", "allow-host", "deny-host", "operation"),
+    _PATTERN_TYPE,
+)
 
 
-def _no_pattern_type(text: str) -> NoReturn:
-    raise argparse.ArgumentTypeError(f"{text}: literal, prefixed, any or match is expected")
+def acls_of_words(words: Sequence[str]) -> list[Acl]:
+    """The entries for which words of a command line stand, with or without ``--add``.
+
+    Raises `ConfigurationError`."""
+    values: dict[str, list[str]] = {}
+    rest = iter(words)
+    for word in rest:
+        option, equals, value = word.partition("=")
+        name = option.removeprefix("--")
+        if option == name or name not in (*_FLAGS, *_VALUES) or (equals and name in _FLAGS):
+            hint = did_you_mean(name, (*_FLAGS, *_VALUES))
+            raise ConfigurationError(f"{word} is none of the options of an access control list{hint}")
+        given = value if equals or name in _FLAGS else next(rest, None)
+        if given is None:
+            raise ConfigurationError(f"{word} needs a value")
+        values.setdefault(name, []).append(given)
+    patterns = values.pop(_PATTERN_TYPE, [PatternType.LITERAL.name])
+    flags = {name: True for name in _FLAGS if values.pop(name, None) and name != "add"}
+    lists = {name.replace("-", "_"): given for name, given in values.items()}
+    options = AclOptions(**lists, **flags, resource_pattern_type=pattern_type_of(patterns[-1]))  # type: ignore[arg-type]
+    acls = [acl for each in acls_of_options(options).values() for acl in each]
+    if not acls:
+        raise ConfigurationError("--allow-principal or --deny-principal is missing")
+    return acls
 
 
-def resources_of(given: argparse.Namespace) -> list[AclResource]:
+def pattern_type_of(text: str) -> PatternType:
+    """A type of patterns by its name, in whatever case. Raises `ConfigurationError`."""
+    found = PatternType.__members__.get(text.upper(), PatternType.UNKNOWN)
+    if found is PatternType.UNKNOWN:
+        raise ConfigurationError(f"{text}: literal, prefixed, any or match is expected")
+    return found
+
+
+def resources_of(given: AclOptions) -> list[AclResource]:
     """The resources that options name, each once."""
-    kind: PatternType = given.resource_pattern_type
+    kind = given.resource_pattern_type
     found = [
-        AclResource(resource_type, name.strip(), kind)
-        for resource_type, option in _OPTIONS.items()
-        for name in getattr(given, option.replace("-", "_"))
+        AclResource(resource_type, name.strip(), kind) for resource_type, names in given.names.items() for name in names
     ]
     if kind is PatternType.LITERAL and (given.cluster or given.idempotent):
         found.insert(len(given.topic), _CLUSTER)
     return list(dict.fromkeys(found))
 
 
-def acls_of_options(given: argparse.Namespace) -> dict[AclResource, list[Acl]]:
+def acls_of_options(given: AclOptions) -> dict[AclResource, list[Acl]]:
     """The entries that options stand for, by resource.
 
     Lists are empty where no principal is named. Raises `ConfigurationError`."""
@@ -194,7 +197,7 @@ def acls_of_options(given: argparse.Namespace) -> dict[AclResource, list[Acl]]:
     return found
 
 
-def _operations(given: argparse.Namespace) -> dict[AclResource, list[AclOperation]]:
+def _operations(given: AclOptions) -> dict[AclResource, list[AclOperation]]:
     """What is to be done with each resource."""
     resources = resources_of(given)
     if not resources:
@@ -227,12 +230,12 @@ def _operation(text: str) -> AclOperation:
     found = _BY_WORD.get(text.strip().upper().replace("_", ""))
     if found is None:
         raise ConfigurationError(
-            f"--operation {text}: there is no such operation{did_you_mean(text, _OPERATIONS)}; they are {', '.join(_OPERATIONS)}"
+            f"--operation {text}: there is no such operation{did_you_mean(text, ACL_OPERATIONS)}; they are {', '.join(ACL_OPERATIONS)}"
         )
     return found
 
 
-def _who(given: argparse.Namespace) -> Iterable[tuple[str, list[str], list[str]]]:
+def _who(given: AclOptions) -> Iterable[tuple[str, Sequence[str], Sequence[str]]]:
     """The permission, the principals and their hosts."""
     for permission, principals, hosts in (
         ("ALLOW", given.allow_principal, given.allow_host),
@@ -250,30 +253,6 @@ def principal_of(text: str) -> str:
             f"expected a string in format principalType:principalName but got {principal}: User:{principal or 'ann'}, perhaps"
         )
     return principal
-
-
-class _Words(argparse.ArgumentParser):
-    """Raises `ConfigurationError`."""
-
-    def error(self, message: str) -> NoReturn:
-        raise ConfigurationError(message)
-
-
-def acls_of_text(text: str) -> list[Acl]:
-    """The entries for which options in one text stand: ``--allow-principal User:ann --operation
-    Read --topic orders``.
-
-    Raises `ConfigurationError`."""
-    parser = _Words(prog="acls", add_help=False, allow_abbrev=False)
-    add_acl_options(parser)
-    parser.add_argument("--add", action="store_true")
-    try:
-        acls = [acl for each in acls_of_options(parser.parse_args(shlex.split(text))).values() for acl in each]
-    except (ConfigurationError, ValueError) as error:
-        raise ConfigurationError(f"{text}: {error}") from None
-    if not acls:
-        raise ConfigurationError(f"{text}: --allow-principal or --deny-principal is missing")
-    return acls
 
 
 def acl_commands(acls: Iterable[Acl]) -> list[list[str]]:
