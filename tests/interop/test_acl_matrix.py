@@ -16,9 +16,21 @@ import pytest
 
 from barnabas.broker.apis import load_handlers
 from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.schema import Message, Struct
 from support import acl_admin_questions, acl_group_questions, acl_record_questions
+from support.acl_record_questions import NAMES
 from support.acl_rights import Question, State, basic_states, further_states
-from support.acl_sides import Side, apache_side, newer_apache_side, our_side, served
+from support.acl_sides import (
+    FINISHED,
+    GROUPS,
+    RUNNING,
+    SETTINGS,
+    Side,
+    apache_side,
+    newer_apache_side,
+    our_side,
+    served,
+)
 from support.needs import needs_reference
 
 ALL = os.environ.get("BARNABAS_RIGHTS") == "all"
@@ -43,6 +55,8 @@ FIRST_OF_4 = {
 """The first versions that Apache Kafka 3.9.1 does not serve, and ours and 4.4.0 do."""
 NEVER = 100
 """Above all versions."""
+
+OF_3 = [one for one in QUESTIONS if one.first < FIRST_OF_4.get(one.api, NEVER)]
 
 
 class Sides:
@@ -119,9 +133,7 @@ def names(question: Question) -> str:
 @pytest.mark.interop
 @pytest.mark.java
 @needs_reference
-@pytest.mark.parametrize(
-    "question", [one for one in QUESTIONS if one.first < FIRST_OF_4.get(one.api, NEVER)], ids=names
-)
+@pytest.mark.parametrize("question", OF_3, ids=names)
 def test_each_right_is_asked_for_as_by_apache(sides: Sides, question: Question) -> None:
     """The two answer alike; and where all rights are missing, otherwise than with all."""
     versions = sides.versions(question)
@@ -131,7 +143,76 @@ def test_each_right_is_asked_for_as_by_apache(sides: Sides, question: Question) 
         assert all(seen["none", version] != seen["all", version] for version in versions)
 
 
+THINGS = (*NAMES, *GROUPS, *RUNNING, *FINISHED, "doomed", "no-group", "hidden-group", "none", "hidden-none")
+"""Names of topics, groups and transactional ids that requests contain, some of which there are."""
+
+
+@pytest.mark.interop
+@pytest.mark.java
+@needs_reference
+def test_who_has_no_right_does_not_learn_what_there_is(sides: Sides) -> None:
+    """Answers for names that there are and for those that there are not are the same, the words
+    too."""
+    ours = sides.ours
+    ours.set_acls([])
+    seen = 0
+    for question in (one for one in QUESTIONS if one.rights):
+        for version in sides.versions(question):
+            question.prepare(ours)
+            answers = list(about_things(plain(ours.user.ask(question.make(ours, version), version))))
+            seen += len(answers) > 1
+            assert len(set(answers)) <= 1, f"{question.name} {version}: {answers}"
+    assert seen > 20, "these requests name several things"
+
+
+def plain(answer: Any) -> Any:
+    """All fields of a message as lists and dictionaries."""
+    if isinstance(answer, Struct | Message):
+        return {name: plain(getattr(answer, name)) for name in type(answer).__annotations__}
+    if isinstance(answer, memoryview):
+        return bytes(answer)
+    return [plain(item) for item in answer] if isinstance(answer, list) else answer
+
+
+def about_things(answer: Any) -> Iterator[str]:
+    """Each part of an answer that is about one of the names, without the name."""
+    if isinstance(answer, dict):
+        if any(isinstance(value, str) and value in THINGS for value in answer.values()):
+            yield repr(
+                {
+                    name: "its name" if isinstance(value, str) and value in THINGS else value
+                    for name, value in answer.items()
+                }
+            )
+        else:
+            for value in answer.values():
+                yield from about_things(value)
+    elif isinstance(answer, list):
+        for item in answer:
+            yield from about_things(item)
+
+
 if ALL:
+
+    @pytest.fixture(scope="module")
+    def open_sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
+        """Beside Apache Kafka 3.9.1, where everybody may do what nobody has a right to."""
+        settings = {**SETTINGS, "allow.everyone.if.no.acl.found": "true"}
+        with (
+            apache_side(tmp_path_factory.mktemp("apache"), settings) as apache,
+            our_side(tmp_path_factory.mktemp("ours"), settings) as ours,
+        ):
+            yield Sides(apache, ours)
+
+    @pytest.mark.interop
+    @pytest.mark.java
+    @needs_reference
+    @pytest.mark.parametrize("question", OF_3, ids=names)
+    def test_what_nobody_has_a_right_to_is_allowed_to_everybody_as_by_apache(
+        open_sides: Sides, question: Question
+    ) -> None:
+        """An entry for another user, or for a name that looks alike, closes what it is about."""
+        open_sides.compare(question, states(question))
 
     @pytest.fixture(scope="module")
     def newer_sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:

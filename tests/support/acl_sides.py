@@ -10,7 +10,7 @@ import contextlib
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -346,10 +346,10 @@ _RULES: dict[str, Callable[[Any], Any]] = {
 
 
 @contextlib.contextmanager
-def apache_side(directory: Path) -> Iterator[Side]:
+def apache_side(directory: Path, settings: Mapping[str, str] = SETTINGS) -> Iterator[Side]:
     """Apache Kafka in ZooKeeper mode with AclAuthorizer."""
     (port,) = free_ports(1)
-    with apache_cluster(directory, settings=SETTINGS, listeners={"SASL_PLAINTEXT": port}) as cluster:
+    with apache_cluster(directory, settings=dict(settings), listeners={"SASL_PLAINTEXT": port}) as cluster:
         side = Side("apache", int(cluster.bootstrap.rpartition(":")[2]), port, cluster.zookeeper)
         with contextlib.closing(side):
             side.fill()
@@ -370,7 +370,7 @@ def newer_apache_side(directory: Path) -> Iterator[Side]:
 
 
 @contextlib.contextmanager
-def our_side(directory: Path) -> Iterator[Side]:
+def our_side(directory: Path, settings: Mapping[str, str] = SETTINGS) -> Iterator[Side]:
     """A broker and a coordination server of ours, as processes."""
     directory.mkdir(parents=True, exist_ok=True)
     zk_port, port, user_port = free_ports(3)
@@ -384,7 +384,7 @@ def our_side(directory: Path) -> Iterator[Side]:
         "group.initial.rebalance.delay.ms": 0,
         **dict.fromkeys(("offsets.topic.replication.factor", "transaction.state.log.replication.factor"), 1),
         "transaction.state.log.min.isr": 1,
-        **SETTINGS,
+        **settings,
     }
     path = directory / "server.properties"
     path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
