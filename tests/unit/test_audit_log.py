@@ -238,6 +238,17 @@ def test_an_administrative_request_that_fails_as_a_whole_has_its_error(lines: Li
     assert lines.texts[0].endswith("result = REQUEST_TIMED_OUT")
 
 
+def test_an_administrative_request_whose_client_goes_away_has_a_line(lines: Lines) -> None:
+    """Nobody hides a change by closing the connection; an answer that comes later is not noted."""
+    broker = Broker()
+    asked = broker.request(CreateTopicsRequest(topics=[]), "admin")
+    broker.helper.authorize(asked, AclOperation.CREATE, CLUSTER, CLUSTER_NAME)
+    asked.abandon()
+    asked.abandon()
+    asked.reply(CreateTopicsResponse(topics=[]))
+    assert [each["result"] for each in lines.objects] == ["UNKNOWN"]
+
+
 def test_a_large_administrative_request_has_a_bounded_number_of_lines(lines: Lines) -> None:
     """It may name a hundred thousand topics."""
     broker = Broker()

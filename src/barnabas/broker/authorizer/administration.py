@@ -71,7 +71,9 @@ class Answers:
     """The results in the response to a request."""
 
     def __init__(self, response: Any, code: ErrorCode | None) -> None:
-        """``code`` is the error of the whole request, None where the response says it."""
+        """``code`` is the error of the whole request, None where the response says it. With neither
+        the results are unknown."""
+        self._is_known = code is not None or response is not None
         self._of_names: dict[str, int] = {}
         self._count = self._failed = 0
         self._first: int = ErrorCode.NONE if code is None else code
@@ -97,7 +99,10 @@ class Answers:
         return first or 0
 
     def result_of(self, name: str) -> str:
-        """The name of the error for a resource, or of the whole request; NONE for success."""
+        """The name of the error for a resource, or of the whole request; NONE for success, UNKNOWN
+        where the client has gone before the answer."""
+        if not self._is_known:
+            return "UNKNOWN"
         code = self._of_names.get(name)
         if code is not None:
             return _error_name(code)

@@ -88,6 +88,7 @@ class Request:
 
     __slots__ = (
         "_answer",
+        "_note",
         "administered",
         "api_key",
         "client",
@@ -130,6 +131,7 @@ class Request:
         or its client disconnects."""
         self.administered: list[Any] | None = None
         """What the client of an administrative request may do, for the audit log."""
+        self._note: Callable[[Request, Any, ErrorCode | None], None] | None = None
         self._answer: Callable[[Request, Any, ErrorCode | None], None] | None = answer
 
     def abandon(self) -> None:
@@ -139,6 +141,9 @@ class Request:
             self.waiter.force_complete()
         if self.timer is not None:
             self.timer.cancel()
+        if self._note is not None:
+            note, self._note = self._note, None
+            note(self, None, None)
 
     def wait_in(self, operation: DelayedOperation | None) -> None:
         """The request waits in an operation, unless it is None.
@@ -149,17 +154,20 @@ class Request:
             operation.force_complete()
 
     def when_answered(self, note: "Callable[[Request, Any, ErrorCode | None], None]") -> None:
-        """Call ``note`` with the response, or with the error of the whole request, before the
-        answer is sent."""
+        """Call ``note`` once: with the response, or with the error of the whole request, before the
+        answer is sent; or with neither when the client goes away first."""
         answer = self._answer
         if answer is None:
             raise RuntimeError(f"{self!r} was answered before")
 
         def noted(request: Request, response: Any, code: ErrorCode | None) -> None:
-            note(request, response, code)
+            if request._note is not None:
+                request._note = None
+                note(request, response, code)
             answer(request, response, code)
 
         self._answer = noted
+        self._note = note
 
     @property
     def is_answered(self) -> bool:
