@@ -164,11 +164,9 @@ def forget_producers_when_a_log_dir_changes() -> None:
     )  # fmt: skip
 
 
-_COORDINATORS_FAIL = ("coordinator", "kill", "leader")
-
 TRANSACTION_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
     commit_before_all_partitions_know: ("partition",),
-    skip_the_markers_at_a_hand_over: _COORDINATORS_FAIL,
+    skip_the_markers_at_a_hand_over: ("coordinator",),
     ignore_the_producer_epoch: (),
     advance_the_last_stable_offset_early: (),
     lose_the_abort_on_recovery: ("kill", "restart"),
@@ -177,7 +175,7 @@ TRANSACTION_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
     forget_the_time_out: (),
     show_offsets_before_the_commit: (),
     abort_what_was_to_be_committed: (),
-    give_a_new_producer_the_same_epoch: (),
+    give_a_new_producer_the_same_epoch: ("coordinator",),
     answer_a_commit_before_it_is_written: ("coordinator",),
     forget_aborted_transactions_in_fetch: (),
     drop_offsets_at_the_commit: (),
@@ -196,10 +194,13 @@ _NEED_MANY_LATE_REQUESTS = {take_a_late_batch_into_a_transaction}
 has ended. Few of the requests that come again are of this kind."""
 
 
+_MANY_HAND_OVERS: dict[str, Any] = {
+    "producers": 4, "copiers": 0, "mean_pause_s": 0.03, "mean_fault_gap_s": 0.8,
+}  # fmt: skip
 _CHANGES: dict[Callable[[], None], dict[str, Any]] = {
-    answer_a_commit_before_it_is_written: {
-        "producers": 4, "copiers": 0, "mean_pause_s": 0.03, "mean_fault_gap_s": 0.8,
-    },
+    answer_a_commit_before_it_is_written: _MANY_HAND_OVERS,
+    skip_the_markers_at_a_hand_over: _MANY_HAND_OVERS,
+    give_a_new_producer_the_same_epoch: _MANY_HAND_OVERS,
     commit_offsets_of_a_fenced_member: {
         "producers": 1, "copiers": 4, "partitions": 3, "mean_pause_s": 0.1,
     },
