@@ -11,6 +11,11 @@ from barnabas.broker.coordinators.confirmation import LeadershipConfirmation
 from barnabas.broker.metadata.internal_topics import OFFSETS_TOPIC
 from barnabas.testing import VirtualCluster, simulate
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from barnabas.wire.kafka.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -47,7 +52,7 @@ def asked_while_confirming(
             step = steps.throw(outcome) if isinstance(outcome, ChannelError) else steps.send(outcome)
             assert isinstance(step, Ask)
             (wanted,) = step.request.topics[0].partitions
-            assert wanted.current_leader_epoch == 4
+            assert (wanted.current_leader_epoch, wanted.leader_epoch) == (5, 4)
             asked.append(step.broker)
             answer = answers[step.broker]
             outcome = answer if isinstance(answer, ChannelError) else answer_of(answer)
@@ -57,11 +62,11 @@ def asked_while_confirming(
         return asked, error.code
 
 
-@pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH])
-def test_leadership_is_confirmed_when_each_other_member_in_sync_is_a_follower(tmp_path: Path, code: ErrorCode) -> None:
+def test_leadership_is_confirmed_when_each_other_member_in_sync_knows_no_later_epoch(tmp_path: Path) -> None:
     """A replica outside of the in-sync set is not asked: it cannot be elected."""
     broker = DataPath(tmp_path)
     broker.lead(OFFSETS_TOPIC, epoch=4, replicas=(0, 1, 2, 3), isr=(0, 1, 3))
+    code = ErrorCode.UNKNOWN_LEADER_EPOCH
     assert asked_while_confirming(broker, {1: code, 3: code}) == ([1, 3], ErrorCode.NONE)
 
 
@@ -69,6 +74,7 @@ def test_leadership_is_confirmed_when_each_other_member_in_sync_is_a_follower(tm
     "answer",
     [
         ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.NONE,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
@@ -78,7 +84,7 @@ def test_leadership_is_confirmed_when_each_other_member_in_sync_is_a_follower(tm
 def test_a_member_that_does_not_confirm_makes_the_coordinator_doubtful(
     tmp_path: Path, answer: ErrorCode | ChannelError
 ) -> None:
-    """It knows a later epoch, leads, or says nothing of use."""
+    """It knows a later epoch, leads, has no replica, or says nothing of use."""
     broker = DataPath(tmp_path)
     broker.lead(OFFSETS_TOPIC, epoch=4, replicas=(0, 1), isr=(0, 1))
     assert asked_while_confirming(broker, {1: answer}) == ([1], ErrorCode.NOT_COORDINATOR)
@@ -110,13 +116,13 @@ def _commit(offset: int) -> OffsetCommitRequest:
     )
 
 
-async def _coordinator(cluster: VirtualCluster) -> int:
+async def _coordinator(cluster: VirtualCluster, replicas: int = 3) -> int:
     """The broker that coordinates the group, with an offset committed."""
     await cluster.create_topic(TOPIC)
     channels = cluster._link().channels()
     await cluster._link().find_coordinator(0, GROUP)  # makes the topic of offsets
     await cluster.until(lambda: cluster.leader(OFFSETS_TOPIC) is not None)
-    await cluster.until(lambda: len(cluster.in_sync(OFFSETS_TOPIC)) == 3)
+    await cluster.until(lambda: len(cluster.in_sync(OFFSETS_TOPIC)) == replicas)
     coordinator = cluster.leader(OFFSETS_TOPIC)
     assert coordinator is not None
     code: ErrorCode | int = -1
@@ -150,6 +156,44 @@ def test_a_replaced_coordinator_that_has_lost_its_session_gives_no_offsets() -> 
 
     assert simulate(scenario, brokers=3, settings=SETTINGS).value == [
         (ErrorCode.NONE, 1),
+        (ErrorCode.NOT_COORDINATOR, -1),
+        (ErrorCode.NONE, 2),
+    ]
+
+
+def test_a_member_that_has_no_replica_any_more_does_not_confirm() -> None:
+    """It was the leader meanwhile, and has handed over to brokers of which the former one knows
+    nothing. Then it answers that it does not lead, as a follower does."""
+
+    async def scenario(cluster: VirtualCluster) -> list[tuple[int, int]]:
+        former = await _coordinator(cluster, replicas=2)
+        cluster.partition({former}, {"zookeeper"})
+        await cluster.until(lambda: cluster.leader(OFFSETS_TOPIC) not in (None, former))
+        between = cluster.leader(OFFSETS_TOPIC)
+        others = sorted(set(range(4)) - {former, between})
+        moved = ReassignablePartition(partition_index=0, replicas=others)
+        topic = ReassignableTopic(name=OFFSETS_TOPIC, partitions=[moved])
+        channels = cluster._link().channels()
+        code: int = -1
+        while code:
+            controller = cluster.controller
+            assert controller is not None
+            moving = await channels.send(controller, AlterPartitionReassignmentsRequest(topics=[topic]), version=0)
+            code = moving.error_code
+        await cluster.until(lambda: cluster.leader(OFFSETS_TOPIC) in others)
+        await cluster.until(lambda: cluster.in_sync(OFFSETS_TOPIC) == others)
+        present = cluster.leader(OFFSETS_TOPIC)
+        assert present is not None
+        code = -1
+        while code:
+            response = await channels.send(present, _commit(2), version=7)
+            code = response.topics[0].partitions[0].error_code
+        now_ms = cluster.now_ms()
+        await cluster.until(lambda: cluster.now_ms() > now_ms + 10_000)  # replicas are deleted
+        return [await _fetched(cluster, former), await _fetched(cluster, present)]
+
+    settings = {**SETTINGS, "offsets.topic.replication.factor": "2"}
+    assert simulate(scenario, brokers=4, settings=settings).value == [
         (ErrorCode.NOT_COORDINATOR, -1),
         (ErrorCode.NONE, 2),
     ]

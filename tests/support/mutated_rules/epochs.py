@@ -50,7 +50,7 @@ RULES = [
     Rule(
         "a member that knows a later leader epoch does not confirm an earlier one",
         "broker/coordinators/confirmation.py",
-        "return len(codes) == 1 and codes[0] in _NO_LEADER_OF_A_LATER_EPOCH",
+        "return codes == [ErrorCode.UNKNOWN_LEADER_EPOCH]",
         "return True",
         "test_coordinators_confirmation.py::test_a_member_that_does_not_confirm_makes_the_coordinator_doubtful",
     ),
@@ -67,6 +67,13 @@ RULES = [
         "if self._has_refused:",
         "if False:",
         "test_broker_control_plane.py::test_many_forged_epochs_cost_a_few_lines_and_readings",
+    ),
+    Rule(
+        "a member without a replica does not confirm that nobody else leads",
+        "broker/coordinators/confirmation.py",
+        "return codes == [ErrorCode.UNKNOWN_LEADER_EPOCH]",
+        "return codes[0] in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH)",
+        "test_coordinators_confirmation.py::test_a_member_that_does_not_confirm_makes_the_coordinator_doubtful",
     ),
     Rule(
         "the controller epoch does not go back",

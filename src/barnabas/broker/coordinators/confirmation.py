@@ -8,10 +8,11 @@ consumer that goes back to its committed offsets after an aborted transaction wo
 again, and commit the results at the new coordinator.
 
 So while the broker is not certain of its session, it asks before such an answer: it sends
-OffsetForLeaderEpoch with its own epoch to the other members of the in-sync set. A new leader is one
-of them, for nobody else can be elected. Whoever is a follower of this epoch or an earlier one was
-not the leader of a later one when the answer was asked for. Where the coordination service is away
-for all, the followers confirm, and groups go on.
+OffsetForLeaderEpoch with the next epoch after its own to the other members of the in-sync set. A
+new leader is one of them, for nobody else can be elected. Whoever has a replica that knows no such
+epoch was not the leader of a later one when the answer was asked for. One that has no replica any
+more does not confirm: it may have led, and handed over to others. Where the coordination service is
+away for all, the followers confirm, and groups go on.
 
 Kafka has no counterpart: its coordinators answer from memory.
 """
@@ -32,9 +33,6 @@ from barnabas.wire.kafka.messages.offset_for_leader_epoch import (
 )
 
 __all__ = ["LeadershipConfirmation"]
-
-_NO_LEADER_OF_A_LATER_EPOCH = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH))
-"""A member that knows a later epoch answers FENCED_LEADER_EPOCH; one that leads has no error."""
 
 
 class LeadershipConfirmation:
@@ -67,12 +65,16 @@ class LeadershipConfirmation:
         if known is not None and known.leader_epoch > epoch:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         for member in sorted(partition.leading().maximal_isr - {self._broker_id}):
-            if not (yield from self._is_follower(member, topic_partition, epoch)):
+            if not (yield from self._knows_no_later(member, topic_partition, epoch)):
                 raise KafkaError(ErrorCode.NOT_COORDINATOR)
 
-    def _is_follower(self, member: int, topic_partition: TopicPartition, epoch: int) -> Steps[bool]:
+    def _knows_no_later(self, member: int, topic_partition: TopicPartition, epoch: int) -> Steps[bool]:
+        """Whether a member has a replica, and knows no later epoch.
+
+        With the epoch itself, one without a replica would answer as a follower does:
+        NOT_LEADER_OR_FOLLOWER."""
         asked = OffsetForLeaderPartition(
-            partition=topic_partition.partition, current_leader_epoch=epoch, leader_epoch=epoch
+            partition=topic_partition.partition, current_leader_epoch=epoch + 1, leader_epoch=epoch
         )
         request = OffsetForLeaderEpochRequest(
             replica_id=self._broker_id, topics=[OffsetForLeaderTopic(topic=topic_partition.topic, partitions=[asked])]
@@ -82,4 +84,4 @@ class LeadershipConfirmation:
         except ChannelError:
             return False
         codes = [each.error_code for topic in response.topics for each in topic.partitions]
-        return len(codes) == 1 and codes[0] in _NO_LEADER_OF_A_LATER_EPOCH
+        return codes == [ErrorCode.UNKNOWN_LEADER_EPOCH]
