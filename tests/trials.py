@@ -125,7 +125,8 @@ def trials(seeds: str) -> dict[str, Trial]:
         "both kinds": Trial(
             "brokers of Apache's and ours in one cluster: kills, moves to ours and back, equal bytes",
             ("tests/interop/test_replication_apache.py", "tests/interop/test_migration.py",
-             "tests/interop/test_mixed_cluster.py", "tests/interop/test_acl_broker_rights.py"),
+             "tests/interop/test_mixed_cluster.py", "tests/interop/test_acl_broker_rights.py",
+             "tests/interop/test_transactions_swapped.py"),
             {"BARNABAS_LONG": 1},
         ),
         "mirror": Trial(
