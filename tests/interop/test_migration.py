@@ -2,9 +2,9 @@
 without an error for any client.
 
 Producers and groups run from before the first step until after the last and are never started
-again. The test runs the guide's commands with the addresses and paths of its own cluster, except
-that it starts the servers, and stops Apache's, itself: their scripts belong to an installation. It
-fails if the page has a command that it does not perform.
+again; a transaction is open during each step. The test runs the guide's commands with the addresses
+and paths of its own cluster, except that it starts the servers, and stops Apache's, itself: their
+scripts belong to an installation. It fails if the page has a command that it does not perform.
 """
 
 import gc
@@ -12,13 +12,16 @@ import json
 import logging
 import re
 import shlex
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import confluent_kafka
 import pytest
 from confluent_kafka.admin import NewTopic
 from kazoo.exceptions import KazooException
 
+from barnabas.cli.output.exit_codes import INCOMPLETE
 from support.load import assert_exactly_once_in_order, read_all
 from support.mixed import APACHES, LIMIT_S, OURS, MixedCluster, is_long, mixed_cluster
 from support.needs import ROOT, needs_reference
@@ -33,6 +36,7 @@ from support.strangers import (
     assert_each_once_in_order,
     await_progress,
 )
+from support.transaction_copies import read_committed, repeat
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.interop, pytest.mark.java, pytest.mark.fault, needs_reference, pytest.mark.timeout(900)]
@@ -129,13 +133,63 @@ class Administrator:
         if program == "cat":
             return Path(arguments[-1]).read_text()
         if program == "barnabas":
-            done = barnabas(*arguments, timeout_s=LIMIT_S)
+            done = complete(arguments)
         elif program == "bin/zookeeper-shell.sh":
             done = apache_tool(SCRIPTS[program], "-server", *arguments)
         else:
             done = apache_tool(SCRIPTS[program], *arguments)
         assert done.returncode == 0, f"{program} {arguments}: {done.stderr}{done.stdout}"
         return done.stdout
+
+
+def complete(arguments: list[str]) -> subprocess.CompletedProcess[str]:
+    """A command of ours, again while it says that a busy broker's answer is missing."""
+
+    def done() -> subprocess.CompletedProcess[str] | None:
+        found = barnabas(*arguments, timeout_s=LIMIT_S)
+        return None if found.returncode == INCOMPLETE else found
+
+    return eventually(done, timeout_s=LIMIT_S, what=f"all answers to {arguments}")
+
+
+class Transfers:
+    """A transactional producer with a transaction that is open from one step to the next."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.topic = topic
+        self._bootstrap = bootstrap
+        self._number = 0
+        self._producer = confluent_kafka.Producer(
+            {"bootstrap.servers": bootstrap, "transactional.id": topic, "transaction.timeout.ms": 900_000}
+        )
+        repeat(lambda: self._producer.init_transactions(30))
+        self._begin()
+
+    def go_on(self) -> None:
+        """Commit the open one, abort another, and begin the next."""
+        self.finish()
+        self._begin("aborted")
+        repeat(lambda: self._producer.abort_transaction(30))
+        self._begin()
+
+    def finish(self) -> None:
+        """Commit the open one, of which nothing is seen before."""
+        assert self._committed() == self._values()
+        repeat(lambda: self._producer.commit_transaction(30))
+        self._number += 1
+        eventually(lambda: self._committed() == self._values(), timeout_s=LIMIT_S, what="its markers")
+
+    def _begin(self, value: str = "") -> None:
+        self._producer.begin_transaction()
+        for partition in range(3):
+            self._producer.produce(self.topic, value or str(self._number), partition=partition)
+        assert self._producer.flush(LIMIT_S) == 0
+
+    def _values(self) -> list[list[str]]:
+        return [[str(number) for number in range(self._number)]] * 3
+
+    def _committed(self) -> list[list[str]]:
+        return [read_committed(self._bootstrap, self.topic, partition) for partition in range(3)]
 
 
 def coordination_went_on(cluster: MixedCluster, sessions: dict[int, int]) -> bool:
@@ -157,9 +211,10 @@ def test_a_cluster_moves_to_ours_and_back_and_no_client_notices(tmp_path: Path, 
     with mixed_cluster(tmp_path, [APACHES] * 3, on=on) as cluster:
         config = {"min.insync.replicas": "2"}
         for made in cluster.admin.create_topics(
-            [NewTopic(name, 3, 3, config=config) for name in ("orders", "java")]
+            [NewTopic(name, 3, 3, config=config) for name in ("orders", "java", "transfers")]
         ).values():
             made.result(60)
+        transfers = Transfers(cluster.bootstrap, "transfers")
         load = SteadyLoad(cluster.bootstrap, "orders")
         java_load = JavaProducer(cluster.bootstrap, "java", tmp_path)
         members = [
@@ -168,9 +223,15 @@ def test_a_cluster_moves_to_ours_and_back_and_no_client_notices(tmp_path: Path, 
             JavaMember(cluster.bootstrap, "java", "java", tmp_path),
         ]
         try:
-            await_progress(STEPS, load, java_load, *members)
+
+            def all_go_on() -> None:
+                await_progress(STEPS, load, java_load, *members)
+                transfers.go_on()
+
+            all_go_on()
             administrator = Administrator(cluster, "orders")
-            move_there_and_back(administrator, on, lambda: await_progress(STEPS, load, java_load, *members))
+            move_there_and_back(administrator, on, all_go_on)
+            transfers.finish()
         finally:
             load.finish()
             java_load.finish()
@@ -215,6 +276,7 @@ def move_there_and_back(administrator: Administrator, on: str, all_go_on: Callab
         administrator.follow(commands)
         eventually(lambda sessions=sessions: coordination_went_on(cluster, sessions), timeout_s=LIMIT_S)
         all_go_on()
+    raise_and_lower_the_version_of_transactions(administrator, steps["Take features back"], all_go_on)
     for broker_id in range(3):
         administrator.follow(steps["Put Apache's back"], broker_id)
         assert cluster.members[broker_id].kind == APACHES
@@ -222,6 +284,21 @@ def move_there_and_back(administrator: Administrator, on: str, all_go_on: Callab
         all_go_on()
     ids = json.loads(administrator.answers["bin/zookeeper-shell.sh localhost:2181 ls /brokers/ids"].splitlines()[-1])
     assert sorted(ids) == [0, 1, 2]
+
+
+def raise_and_lower_the_version_of_transactions(
+    administrator: Administrator, commands: list[str], all_go_on: Callable[[], None]
+) -> None:
+    """A feature is finalized while all brokers are ours, and taken back as the guide says."""
+    cluster = administrator.cluster
+    upgrade = ("features", "upgrade", "--feature", "transaction.version=2")
+    assert barnabas(*upgrade, "--bootstrap-server", cluster.bootstrap).returncode == 0
+    assert cluster.read("/feature")["features"] == {"transaction.version": {"max_version_level": 2}}
+    all_go_on()
+    administrator.follow(commands)
+    assert "FinalizedVersionLevel: 2" in administrator.answers[commands[0]]
+    assert cluster.read("/feature")["features"] == {}
+    all_go_on()
 
 
 def assert_groups_committed_all(cluster: MixedCluster, stored: dict[str, list[tuple[int, int, int]]]) -> None:
@@ -240,7 +317,7 @@ def assert_groups_committed_all(cluster: MixedCluster, stored: dict[str, list[tu
 
 def assert_replicas_are_equal(cluster: MixedCluster) -> None:
     """Bytes, leader epochs and what Apache's DumpLogSegments makes of them, on all three."""
-    for topic, partitions in {"orders": 3, "java": 3, "__consumer_offsets": 50}.items():
+    for topic, partitions in {"orders": 3, "java": 3, "transfers": 3, "__consumer_offsets": 50}.items():
         cluster.await_equal_logs(topic, partitions)
         for partition in range(partitions):
             epochs = cluster.epochs(topic, partition)
