@@ -311,7 +311,7 @@ def test_records_that_are_committed_while_others_of_their_request_are_appended_c
     followed(first)
     assert last.log.log_end_offset == 0
     followed(last)
-    for _ in range(PARTITIONS):
+    for _ in range(10 * PARTITIONS):
         if client.sent:
             break
         broker.timers.advance(0)  # the answer is encoded in slices
