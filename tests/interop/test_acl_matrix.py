@@ -16,11 +16,14 @@ import pytest
 
 from barnabas.broker.apis import load_handlers
 from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.messages.describe_acls import DescribeAclsRequest
 from barnabas.wire.kafka.schema import Message, Struct
 from support import acl_admin_questions, acl_group_questions, acl_record_questions
 from support.acl_record_questions import NAMES
+from support.acl_requests import requests
 from support.acl_rights import Question, State, basic_states, further_states
 from support.acl_sides import (
+    CLOSED,
     FINISHED,
     GROUPS,
     RUNNING,
@@ -141,6 +144,26 @@ def test_each_right_is_asked_for_as_by_apache(sides: Sides, question: Question) 
     seen = sides.compare(question, states(question))
     if question.rights:
         assert all(seen["none", version] != seen["all", version] for version in versions)
+
+
+@pytest.mark.interop
+@pytest.mark.java
+@needs_reference
+@pytest.mark.parametrize("version", [1, 2, 3] if ALL else [3])
+def test_requests_about_access_control_lists_are_answered_alike(sides: Sides, version: int) -> None:
+    """By a super user; entries that cannot be, and filters of each kind."""
+    wrong = []
+    most = 0
+    for side in (sides.apache, sides.ours):
+        side.set_acls([])
+    for request in requests():
+        theirs, ours = (side.comparable(side.admin.ask(request, version)) for side in (sides.apache, sides.ours))
+        if ours != theirs:
+            wrong.append((request, theirs, ours))
+        if isinstance(request, DescribeAclsRequest) and theirs != CLOSED:
+            most = max(most, len(theirs["resources"]))
+    assert not wrong, "\n".join(map(str, [len(wrong), *wrong[:20]]))
+    assert most > 20, "many of the entries were made"
 
 
 THINGS = (*NAMES, *GROUPS, *RUNNING, *FINISHED, "doomed", "no-group", "hidden-group", "none", "hidden-none")
