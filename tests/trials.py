@@ -156,6 +156,11 @@ def trials(seeds: str) -> dict[str, Trial]:
             ("tests/spark/test_spark_apache_kills.py",),
             {"BARNABAS_BROKERS": "3.9.1 4.4.0", "BARNABAS_KILLS": 12, "BARNABAS_RECORDS": 130_000},
         ),
+        "access control lists": Trial(
+            "acls says and does what Apache's kafka-acls says and does, line by line; what is refused there is refused",
+            ("tests/interop/test_refused_rights.py::test_acls_prints_what_apaches_tool_prints",),
+            {"BARNABAS_LONG": 1},
+        ),
         "strangers in python": Trial(
             "frameworks in Python that are killed in the middle of a transaction process each record once",
             ("tests/strangers/test_python_frameworks.py",),

@@ -2,8 +2,6 @@
 with a producer at work."""
 
 import re
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -41,10 +39,9 @@ def test_the_page_about_access_control(tmp_path: Path, monkeypatch: pytest.Monke
     finally:
         reader.run(start._replace(line="barnabas down --data-dir secured"))
     (program,) = (block.text for block in blocks(CONTROL) if block.language == "python")
-    (tmp_path / "test_page.py").write_text(program)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_page.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    names: dict[str, Callable[[], None]] = {}
+    exec(program, names)
+    names["test_the_application_works_with_the_rights_that_it_needs"]()
 
 
 class Writer:
@@ -70,7 +67,7 @@ class Writer:
                     while not self._stopped.is_set() and self._next is None:
                         producer.send("orders", str(self.sent))
                         self.sent += 1
-                        self._stopped.wait(0.002)
+                        self._stopped.wait(0.005)
             except ClientError as error:
                 self._failures.append(error)
                 return

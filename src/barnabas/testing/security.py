@@ -27,7 +27,7 @@ from barnabas.broker.authorizer.acl_store import AclStore
 from barnabas.broker.authorizer.authorizer import Authorizer
 from barnabas.broker.cluster.service import perform_without_broker
 from barnabas.broker.cluster.steps import Steps
-from barnabas.broker.configuration.repository import SCRAM_USERS_PATHS, alter_scram_users
+from barnabas.broker.configuration.repository import SCRAM_USERS_PATHS, alter_scram_znodes
 from barnabas.broker.configuration.scram_credentials import ScramChange
 from barnabas.client.admin.acl_options import acls_of_words, binding_of_acl
 from barnabas.client.admin.acls import Acl
@@ -246,7 +246,7 @@ class ClusterSecurity:
             return
 
         def steps() -> Steps[list[object]]:
-            yield from alter_scram_users(changes)
+            yield from alter_scram_znodes(changes)
             if self.acls is None:
                 return []
             store = AclStore(Authorizer(), SystemClock().wall_ms, new_random())

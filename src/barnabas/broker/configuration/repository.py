@@ -52,13 +52,13 @@ from barnabas.security.scram import ScramCredential
 from barnabas.wire.jute.opcodes import CreateMode
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = ["SCRAM_USERS_PATHS", "ConfigChange", "ConfigRepository", "alter_entity", "alter_scram_users"]
+__all__ = ["SCRAM_USERS_PATHS", "ConfigChange", "ConfigRepository", "alter_entity", "alter_scram_znodes"]
 
 logger = logging.getLogger(__name__)
 
 _USERS = "/config/users"
 SCRAM_USERS_PATHS = (_USERS, CONFIG_CHANGES)
-"""What must be there before `alter_scram_users`; a broker makes it at its start."""
+"""What must be there before `alter_scram_znodes`; a broker makes it at its start."""
 
 ConfigChange = Callable[[Mapping[str, str]], dict[str, str]]
 """Makes the new texts of an entity from its old ones. Raises `KafkaError`, or
@@ -295,7 +295,7 @@ def alter_entity(kind: str, name: str, change: ConfigChange, *, validate_only: b
     noted[0].or_raise()
 
 
-def alter_scram_users(changes: Sequence[ScramChange]) -> Steps[None]:
+def alter_scram_znodes(changes: Sequence[ScramChange]) -> Steps[None]:
     """Change the credentials of users, one after the other. Raises `KafkaError`."""
     by_user: dict[str, list[ScramChange]] = {}
     for change in changes:

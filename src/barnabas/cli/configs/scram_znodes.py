@@ -8,7 +8,7 @@ In Kafka: ConfigCommand.
 from collections.abc import Mapping
 
 from barnabas.broker.cluster.service import perform_without_broker
-from barnabas.broker.configuration.repository import SCRAM_USERS_PATHS, alter_scram_users
+from barnabas.broker.configuration.repository import SCRAM_USERS_PATHS, alter_scram_znodes
 from barnabas.broker.configuration.scram_credentials import ScramChange
 from barnabas.cli.configs.scram_users import passwords_of
 from barnabas.cli.output.terminal import print
@@ -24,7 +24,7 @@ def alter_users_in_zookeeper(servers: str, user: str, changes: Mapping[str, str 
     checked = [_change(password) for password in passwords_of(user, changes)]
     for each in checked:
         each.check()
-    perform_without_broker(SocketNetwork, servers, lambda: alter_scram_users(checked), paths=SCRAM_USERS_PATHS)
+    perform_without_broker(SocketNetwork, servers, lambda: alter_scram_znodes(checked), paths=SCRAM_USERS_PATHS)
     print(f"Completed updating config for user {user}.")
 
 
