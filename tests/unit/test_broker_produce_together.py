@@ -7,6 +7,7 @@ import gc
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from barnabas.broker.apis.produce_template import Templates
 from barnabas.broker.apis.produce_together import _frames
 from barnabas.broker.replication.produce_append import Appended, Produce
 from barnabas.log.settings import LogConfig
+from barnabas.security.acls import AclOperation, ResourceType
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.codec import reader
 from barnabas.wire.kafka.errors import ErrorCode, MalformedMessageError
@@ -37,7 +39,8 @@ from barnabas.wire.kafka.messages.update_metadata import (
 from barnabas.wire.kafka.records.batch_header import seal
 from barnabas.wire.kafka.records.compression import CompressionType
 from barnabas.wire.kafka.records.records import Record, build_batch
-from support.broker import START_MS, DataPath, Wire
+from support.broker import DATA_PATH_APIS, START_MS, DataPath, Wire
+from support.rights import Rights
 
 TOPICS = {
     "t": {},
@@ -211,9 +214,15 @@ steps = st.one_of(
 class Run:
     """A broker that leads all topics, a producer and a consumer."""
 
-    def __init__(self, directory: Path, *, is_fast: bool) -> None:
+    def __init__(self, directory: Path, *, is_fast: bool, denied: Sequence[str] | None = None) -> None:
+        """Without ``denied`` topics there is no authorizer."""
         self.is_fast = is_fast
         self.broker = DataPath(directory)
+        if denied is not None:
+            rights = Rights()
+            rights.allow_everything()
+            rights.deny(*((AclOperation.WRITE, ResourceType.TOPIC, topic) for topic in denied))
+            self.broker.serve(DATA_PATH_APIS, auth_helper=rights.helper)
         if not is_fast:
             self.broker.dispatcher.fast_apis.clear()
         self.broker.configs = {topic: LogConfig(settings) for topic, settings in TOPICS.items()}
@@ -455,18 +464,22 @@ def directory() -> Path:
         yield Path(path)
 
 
-@given(st.sampled_from([True, True, False]), st.lists(steps, min_size=1, max_size=12))
+@given(
+    st.sampled_from([True, True, False]),
+    st.sampled_from([None, None, [], ["t"], ["indexed", "compacted", "replicated"]]),
+    st.lists(steps, min_size=1, max_size=12),
+)
 @settings(max_examples=50, deadline=None)
 def test_requests_together_leave_what_each_alone_leaves(
-    directory: Path, has_records: bool, plan: list[tuple[str, object]]
+    directory: Path, has_records: bool, denied: list[str] | None, plan: list[tuple[str, object]]
 ) -> None:
-    """Usual and hostile requests, at every version, in topics of every kind; alone they are
-    read by the general decoder."""
+    """Usual and hostile requests, at every version, in topics of every kind, with all rights or
+    some; alone they are read by the general decoder."""
     runs = []
     for name in ("fast", "slow"):
         shutil.rmtree(directory / name, ignore_errors=True)
         (directory / name).mkdir()
-        runs.append(Run(directory / name, is_fast=name == "fast"))
+        runs.append(Run(directory / name, is_fast=name == "fast", denied=denied))
     encoder = Encoder()
     for kind, what in [*(FIRST_RECORDS if has_records else []), *plan]:
         done = [encoder.frame(each) for each in what] if kind == "together" else what

@@ -558,6 +558,8 @@ def test_a_transactional_id_counts_where_a_batch_is_transactional(tmp_path: Path
     assert errors_of(wire.answer()) == {}
     deliver(wire, produce(9, "t", "u", **IN_TRANSACTION), 9)
     assert errors_of(wire.answer()) == dict.fromkeys("tu", E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    deliver(wire, produce(9, "new", **IN_TRANSACTION), 9)
+    assert errors_of(wire.answer()) == {"new": E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
     deliver(wire, produce(9, "t", "u", transactional_id="x", acks=7, **IN_TRANSACTION), 9)
     assert errors_of(wire.answer()) == dict.fromkeys("tu", E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     deliver(wire, produce(9, "t", transactional_id="x", acks=0, **IN_TRANSACTION), 9)

@@ -2,6 +2,7 @@
 answers, records and groups."""
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from barnabas.base.tasks import done_here
 from barnabas.broker.apis.offset_commit import read_message, response_to, set_codes
 from barnabas.broker.apis.offset_commit_columns import read_offset_columns
 from barnabas.broker.groups.commits import OffsetCommit, TopicOffsets
+from barnabas.security.acls import AclOperation, ResourceType
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.codec import reader
 from barnabas.wire.kafka.errors import ErrorCode as E
@@ -35,10 +37,16 @@ from barnabas.wire.kafka.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 from support.broker import Wire
-from support.group_broker import TOPIC_ID, GroupBroker
+from support.group_broker import GROUP_APIS, TOPIC_ID, GroupBroker
+from support.rights import Right, Rights
 
 PARTITIONS = 70
 IDS = {"t": TOPIC_ID, "täglich": Uuid(bytes([2]) * 16)}
+DENIED: list[list[Right]] = [
+    [(AclOperation.READ, ResourceType.TOPIC, "täglich")],
+    [(AclOperation.READ, ResourceType.TOPIC, "t"), (AclOperation.READ, ResourceType.GROUP, "other")],
+]
+"""What a client may be without."""
 MEMBER = "the member"
 """Stands for the id that the group gives."""
 
@@ -46,9 +54,17 @@ MEMBER = "the member"
 class Run:
     """A broker with a group, and two clients of it."""
 
-    def __init__(self, directory: Path, *, is_fast: bool, is_replicated: bool) -> None:
+    def __init__(
+        self, directory: Path, *, is_fast: bool, is_replicated: bool, denied: Sequence[Right] | None = None
+    ) -> None:
+        """Without ``denied`` rights there is no authorizer."""
         self.directory = directory
         self.broker = GroupBroker(directory)
+        if denied is not None:
+            rights = Rights()
+            rights.allow_everything()
+            rights.deny(*denied)
+            self.broker.serve(GROUP_APIS, groups=self.broker.groups, auth_helper=rights.helper)
         topics = [
             UpdateMetadataTopicState(
                 topic_name=name,
@@ -283,13 +299,15 @@ def take(run: Run, step: dict[str, Any]) -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(steps, st.booleans())
-def test_commits_leave_the_same_whichever_reader_reads_them(taken: list[dict[str, Any]], is_replicated: bool) -> None:
-    """Whatever comes, in whatever order, the answers, the records and the groups are
-    those of the general decoder."""
+@given(steps, st.booleans(), st.sampled_from([None, None, *DENIED]))
+def test_commits_leave_the_same_whichever_reader_reads_them(
+    taken: list[dict[str, Any]], is_replicated: bool, denied: Sequence[Right] | None
+) -> None:
+    """Whatever comes, in whatever order and with whatever rights, the answers, the records and the
+    groups are those of the general decoder."""
     with tempfile.TemporaryDirectory() as directory:
         runs = [
-            Run(Path(directory) / name, is_fast=name == "fast", is_replicated=is_replicated)
+            Run(Path(directory) / name, is_fast=name == "fast", is_replicated=is_replicated, denied=denied)
             for name in ("fast", "general")
         ]
         for step in taken:

@@ -215,7 +215,7 @@ RULES = [
     Rule(
         "Produce needs WRITE on the transactional id",
         "broker/replication/produce_append.py",
-        "    if rights is not None:\n        rights.check_transactional_id(",
+        "    if rights is not None and options.transactional_id is not None:\n        rights.check_transactional_id(",
         "    if False:\n        rights.check_transactional_id(",
         f"{_TESTS}test_a_transactional_id_counts_where_a_batch_is_transactional[True]",
     ),

@@ -230,7 +230,7 @@ def check_request(produce: Produce, rights: ProduceRights | None) -> None:
     In Kafka: also `ReplicaManager.isValidRequiredAcks`.
     """
     options = produce.options
-    if rights is not None:
+    if rights is not None and options.transactional_id is not None:
         rights.check_transactional_id(options.transactional_id, (header for _, header in produce.batches))
     if not ALL_IN_SYNC <= options.acks <= 1:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
@@ -301,7 +301,7 @@ def append(
             try:
                 run = opened.get(topic_partition)
                 if run is None or (run.options is not options and run.options != options):
-                    run = runs.begin(topic_partition, options, produce.head.topic_ids[number])
+                    run = runs.begin(topic_partition, options, produce.head.topic_ids[number], header)
                 if header[5]:
                     check_attributes(options, header)
                 first_offset = run.add(records, header)
@@ -454,10 +454,16 @@ class _Runs:
         """
         self.now_ms = self._clock.wall_ms()
 
-    def begin(self, topic_partition: TopicPartition, options: ProduceOptions, topic_id: Uuid) -> _Run:
-        """A run for a partition, behind the one that there is. Raises `KafkaError`."""
+    def begin(
+        self, topic_partition: TopicPartition, options: ProduceOptions, topic_id: Uuid, header: HeaderFields
+    ) -> _Run:
+        """A run for a partition that begins with a batch, behind the one that there is.
+
+        Raises `KafkaError`."""
         if self.opened and topic_partition in self.opened:
             self.write((topic_partition,))
+        if self.rights is not None and options.transactional_id is None:
+            check_outside_transaction((header,))  # before what the sender may write to, as in Kafka
         check_topic(options, topic_partition.topic, self.rights)
         partition = self.replicas.appendable(topic_partition, options.acks, topic_id)
         batches = partition.log.begin_run(partition.leader_epoch, self.now_ms)

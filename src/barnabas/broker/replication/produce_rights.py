@@ -46,12 +46,12 @@ class ProduceRights:
             self._has_denied = self._has_denied or not is_allowed
         return is_allowed
 
-    def check_transactional_id(self, transactional_id: str | None, headers: Iterable[HeaderFields]) -> None:
+    def check_transactional_id(self, transactional_id: str, headers: Iterable[HeaderFields]) -> None:
         """Whether the sender may append batches with these headers in a transaction.
 
         Raises `KafkaError` TRANSACTIONAL_ID_AUTHORIZATION_FAILED, for the whole request.
         """
-        if any(header[5] & TRANSACTIONAL for header in headers) and (
-            transactional_id is None or not self._may_write(ResourceType.TRANSACTIONAL_ID, transactional_id)
+        if any(header[5] & TRANSACTIONAL for header in headers) and not self._may_write(
+            ResourceType.TRANSACTIONAL_ID, transactional_id
         ):
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
