@@ -116,19 +116,22 @@ def _commit(offset: int) -> OffsetCommitRequest:
     )
 
 
+async def _commit_to(cluster: VirtualCluster, broker_id: int, offset: int) -> None:
+    code: ErrorCode | int = -1
+    while code:
+        response = await cluster._link().channels().send(broker_id, _commit(offset), version=7)
+        code = response.topics[0].partitions[0].error_code
+
+
 async def _coordinator(cluster: VirtualCluster, replicas: int = 3) -> int:
     """The broker that coordinates the group, with an offset committed."""
     await cluster.create_topic(TOPIC)
-    channels = cluster._link().channels()
     await cluster._link().find_coordinator(0, GROUP)  # makes the topic of offsets
     await cluster.until(lambda: cluster.leader(OFFSETS_TOPIC) is not None)
     await cluster.until(lambda: len(cluster.in_sync(OFFSETS_TOPIC)) == replicas)
     coordinator = cluster.leader(OFFSETS_TOPIC)
     assert coordinator is not None
-    code: ErrorCode | int = -1
-    while code:
-        response = await channels.send(coordinator, _commit(1), version=7)
-        code = response.topics[0].partitions[0].error_code
+    await _commit_to(cluster, coordinator, 1)
     return coordinator
 
 
@@ -148,10 +151,7 @@ def test_a_replaced_coordinator_that_has_lost_its_session_gives_no_offsets() -> 
         await cluster.until(lambda: cluster.leader(OFFSETS_TOPIC) not in (None, former))
         present = cluster.leader(OFFSETS_TOPIC)
         assert present is not None
-        code: int = -1
-        while code:
-            response = await cluster._link().channels().send(present, _commit(2), version=7)
-            code = response.topics[0].partitions[0].error_code
+        await _commit_to(cluster, present, 2)
         return [before, await _fetched(cluster, former), await _fetched(cluster, present)]
 
     assert simulate(scenario, brokers=3, settings=SETTINGS).value == [
@@ -159,6 +159,26 @@ def test_a_replaced_coordinator_that_has_lost_its_session_gives_no_offsets() -> 
         (ErrorCode.NOT_COORDINATOR, -1),
         (ErrorCode.NONE, 2),
     ]
+
+
+def test_a_replaced_coordinator_gives_no_old_offsets_before_it_is_registered_in_its_new_session() -> None:
+    """It is connected again, and its registration is still that of the session that has ended."""
+
+    async def scenario(cluster: VirtualCluster) -> set[tuple[int, int]]:
+        former = await _coordinator(cluster)
+        cluster.partition({former}, {"zookeeper"})
+        await cluster.until(lambda: cluster.leader(OFFSETS_TOPIC) not in (None, former))
+        present = cluster.leader(OFFSETS_TOPIC)
+        assert present is not None
+        await _commit_to(cluster, present, 2)
+        cluster.heal()
+        end_ms = cluster.now_ms() + 500
+        seen = set()
+        while cluster.now_ms() < end_ms:
+            seen.add(await _fetched(cluster, former))
+        return seen
+
+    assert simulate(scenario, brokers=3, settings=SETTINGS, seed=1).value == {(ErrorCode.NOT_COORDINATOR, -1)}
 
 
 def test_a_member_that_has_no_replica_any_more_does_not_confirm() -> None:
@@ -184,10 +204,7 @@ def test_a_member_that_has_no_replica_any_more_does_not_confirm() -> None:
         await cluster.until(lambda: cluster.in_sync(OFFSETS_TOPIC) == others)
         present = cluster.leader(OFFSETS_TOPIC)
         assert present is not None
-        code = -1
-        while code:
-            response = await channels.send(present, _commit(2), version=7)
-            code = response.topics[0].partitions[0].error_code
+        await _commit_to(cluster, present, 2)
         now_ms = cluster.now_ms()
         await cluster.until(lambda: cluster.now_ms() > now_ms + 10_000)  # replicas are deleted
         return [await _fetched(cluster, former), await _fetched(cluster, present)]

@@ -460,7 +460,11 @@ class BrokerComponents:
             environment.broker_id,
             self.replicas,
             self.metadata,
-            lambda: environment.coordination.is_connected and control_requests.has_addressed,
+            lambda: (
+                environment.coordination.is_connected
+                and self.lifecycle.is_of_this_session
+                and control_requests.has_addressed
+            ),
         )
         return Services(
             broker_id=environment.broker_id,
@@ -542,6 +546,7 @@ class BrokerComponents:
     def subscribe(self) -> None:
         """Which component is informed of what, in this order."""
         coordination = self.environment.coordination
+        coordination.on_session(self.lifecycle.session_changed)
         coordination.on_session(self.config_manager.session_changed)
         coordination.on_session(self.feature_listener.session_changed)
         if self.acls is not None:

@@ -76,6 +76,14 @@ RULES = [
         "test_coordinators_confirmation.py::test_a_member_that_does_not_confirm_makes_the_coordinator_doubtful",
     ),
     Rule(
+        "a broker that has not registered in its new session may have been replaced",
+        "broker/membership/service.py",
+        "if event is SessionEvent.CREATED:",
+        "if False:",
+        "test_coordinators_confirmation.py::"
+        "test_a_replaced_coordinator_gives_no_old_offsets_before_it_is_registered_in_its_new_session",
+    ),
+    Rule(
         "the controller epoch does not go back",
         "broker/replication/replica_manager.py",
         "        if epoch < self.controller_epoch:\n            return False\n",

@@ -30,7 +30,7 @@ from barnabas.broker.membership import controlled_shutdown, joining
 from barnabas.broker.membership.controlled_shutdown import Answer, KnownControllers, ShutdownOptions, ShutdownSteps
 from barnabas.broker.membership.joining import OnChange
 from barnabas.broker.metadata.cache import MetadataCache
-from barnabas.coordination.client import CoordinationClient
+from barnabas.coordination.client import CoordinationClient, SessionEvent
 from barnabas.coordination.client.operations import WatchEvent
 from barnabas.log.dirs.boot import has_kept_its_pages, note_boot
 from barnabas.log.lost_data import LostData
@@ -104,6 +104,9 @@ class BrokerLifecycle:
         self._metadata_changed = asyncio.Event()
         self.broker_epoch = -1
         """The czxid of our znode in /brokers/ids; -1 while not registered."""
+        self.is_of_this_session = False
+        """Whether the present session has made it. A former one has ended with its znode, so this
+        broker may have been replaced."""
 
     # Joining
 
@@ -149,6 +152,12 @@ class BrokerLifecycle:
 
     def _set_epoch(self, epoch: int) -> None:
         self.broker_epoch = epoch
+        self.is_of_this_session = True
+
+    def session_changed(self, event: SessionEvent) -> None:
+        """The broker has to register again in a new session."""
+        if event is SessionEvent.CREATED:
+            self.is_of_this_session = False
 
     def _note_boot(self) -> None:
         self._has_kept_its_pages = True
