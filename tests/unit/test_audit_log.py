@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from barnabas.base.tasks import done_here
-from barnabas.broker.authorizer.audit_log import AuditLog
+from barnabas.broker.authorizer.audit_log import AuthorizerLog
 from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.authorizer.authorizer import Authorizer, VersionedAcls
 from barnabas.broker.requests.request import ClientFacts, Request
@@ -88,7 +88,7 @@ class Broker:
 
     def __init__(self) -> None:
         self.timers = ManualTimers(ManualClock())
-        self.log = AuditLog(self.timers)
+        self.log = AuthorizerLog(self.timers)
         authorizer = Authorizer()
         authorizer.configure(frozenset(["User:admin"]), allow_everyone_if_no_acl_found=False)
         self.helper = AuthHelper(authorizer, self.log)

@@ -31,7 +31,7 @@ from barnabas.broker.apis.later import AtController, LaterAnswers
 from barnabas.broker.apis.releases import limit_to_release
 from barnabas.broker.apis.services import Services
 from barnabas.broker.authorizer.acl_store import AclStore
-from barnabas.broker.authorizer.audit_log import AuditLog
+from barnabas.broker.authorizer.audit_log import AuthorizerLog
 from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.authorizer.authorizer import Authorizer
 from barnabas.broker.authorizer.recording import RecordingAuthHelper
@@ -172,7 +172,7 @@ class BrokerComponents:
             environment.shut_down,
             is_enabled=_feature_versioning(environment.config).is_enabled,
         )
-        self.audit_log = AuditLog(environment.call_later)
+        self.audit_log = AuthorizerLog(environment.call_later)
         self._make_authorizer()
         self._make_configuration()
         self._make_replication()

@@ -22,9 +22,9 @@ from barnabas.security.acls import (
 from barnabas.security.mechanisms import SCRAM_MECHANISMS_BY_NUMBER
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
-from barnabas.wire.kafka.schema import Struct, values_of
+from barnabas.wire.kafka.schema import Struct, field_values
 
-__all__ = ["ADMINISTRATIVE", "MAX_SHOWN", "Answers", "changes_of", "is_administrative", "shown"]
+__all__ = ["ADMINISTRATIVE", "MAX_SHOWN", "Outcomes", "changes_of", "cut_text", "is_administrative"]
 
 MAX_SHOWN = 100
 """So many operations, or changes, of one request are written."""
@@ -62,12 +62,12 @@ def is_administrative(api_key: ApiKey, operation: AclOperation) -> bool:
     return api_key in ADMINISTRATIVE and operation in _CHANGING
 
 
-def shown(text: str) -> str:
+def cut_text(text: str) -> str:
     """What a line has of a text that a client chose: names of groups may have 32,767 characters."""
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
 
 
-class Answers:
+class Outcomes:
     """The results in the response to a request."""
 
     def __init__(self, response: Any, code: ErrorCode | None) -> None:
@@ -82,7 +82,7 @@ class Answers:
 
     def _collect(self, part: Any) -> int:
         """The first error of a part of the response, and of all in it."""
-        values = values_of(part)
+        values = field_values(part)
         first = values.get("error_code")
         if first is not None:
             self._count += 1
@@ -123,7 +123,7 @@ def changes_of(request: Request, name: str) -> list[str]:
     describe = _CHANGES.get(request.api_key)
     if describe is None:
         return []
-    found = [shown(change) for change in islice(describe(request.message, name), MAX_SHOWN + 1)]
+    found = [cut_text(change) for change in islice(describe(request.message, name), MAX_SHOWN + 1)]
     return found if len(found) <= MAX_SHOWN else [*found[:MAX_SHOWN], "and more"]
 
 

@@ -24,20 +24,20 @@ from typing import Any, NamedTuple
 
 from barnabas.base.clock import CallLater
 from barnabas.base.repeated_events import EventSum, RepeatedEvents
-from barnabas.broker.authorizer.administration import MAX_SHOWN, Answers, changes_of, shown
+from barnabas.broker.authorizer.administration import MAX_SHOWN, Outcomes, changes_of, cut_text
 from barnabas.broker.requests.request import Request
 from barnabas.security.acls import AclOperation, ResourceType, pascal_case
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 
-__all__ = ["AuditLog", "Operation", "audit_logger", "write_decision"]
+__all__ = ["AuditedOperation", "AuthorizerLog", "authorizer_logger", "write_decision"]
 
-audit_logger = logging.getLogger("kafka.authorizer.logger")
+authorizer_logger = logging.getLogger("kafka.authorizer.logger")
 
 _INTERVAL_MS = 60_000
 
 
-class Operation(NamedTuple):
+class AuditedOperation(NamedTuple):
     """What somebody wants to do."""
 
     api_key: ApiKey
@@ -65,7 +65,7 @@ class _Source(NamedTuple):
     host: str
 
 
-class AuditLog:
+class AuthorizerLog:
     """Writes the lines."""
 
     def __init__(self, call_later: CallLater | None = None) -> None:
@@ -73,17 +73,17 @@ class AuditLog:
         self._denied = (
             None
             if call_later is None
-            else RepeatedEvents[_Source, Operation](_write_denied, call_later, interval_ms=_INTERVAL_MS)
+            else RepeatedEvents[_Source, AuditedOperation](_write_denied, call_later, interval_ms=_INTERVAL_MS)
         )
 
-    def denied(self, principal: str, host: str, operation: Operation) -> None:
+    def denied(self, principal: str, host: str, operation: AuditedOperation) -> None:
         """A client wants to do this, and may not."""
         if self._denied is None:
             write_decision(logging.INFO, principal, host, operation, is_allowed=False)
         else:
-            self._denied.add(_Source(shown(principal), host), _cut(operation))
+            self._denied.add(_Source(cut_text(principal), host), _cut(operation))
 
-    def administered(self, request: Request, host: str, operation: Operation) -> None:
+    def administered(self, request: Request, host: str, operation: AuditedOperation) -> None:
         """The client of an administrative request may do this; a line follows with the answer."""
         if request.administered is None:
             operations = request.administered = []
@@ -98,13 +98,13 @@ class AuditLog:
             self._denied.close()
 
 
-def write_decision(level: int, principal: str, host: str, operation: Operation, *, is_allowed: bool) -> None:
+def write_decision(level: int, principal: str, host: str, operation: AuditedOperation, *, is_allowed: bool) -> None:
     """Write a line for one decision, because somebody wants to see all of them."""
-    source, operation = _Source(shown(principal), host), _cut(operation)
+    source, operation = _Source(cut_text(principal), host), _cut(operation)
     _log(level, _line(source, operation, is_allowed), source, operation, allowed=is_allowed)
 
 
-def _write_denied(event: EventSum[_Source, Operation]) -> None:
+def _write_denied(event: EventSum[_Source, AuditedOperation]) -> None:
     source, operation, times = event
     within = f"within {_INTERVAL_MS // 1000} s"
     parts: dict[str, Any] = {"allowed": False}
@@ -122,9 +122,9 @@ def _write_denied(event: EventSum[_Source, Operation]) -> None:
 
 
 def _write_answered(
-    request: Request, host: str, operations: list[Operation | None], response: Any, code: ErrorCode | None
+    request: Request, host: str, operations: list[AuditedOperation | None], response: Any, code: ErrorCode | None
 ) -> None:
-    source, answers = _Source(shown(request.client.principal), host), Answers(response, code)
+    source, answers = _Source(cut_text(request.client.principal), host), Outcomes(response, code)
     for operation in dict.fromkeys(each for each in operations if each is not None):
         result, changes = answers.result_of(operation.name), changes_of(request, operation.name)
         text = f"{_line(source, operation, True)}, result = {result}"
@@ -141,13 +141,13 @@ def _write_answered(
         _log(logging.INFO, text, source, None, allowed=True, count=further, request=_request_name(request.api_key))
 
 
-def _log(level: int, text: str, source: _Source | None, operation: Operation | None, **more: Any) -> None:
+def _log(level: int, text: str, source: _Source | None, operation: AuditedOperation | None, **more: Any) -> None:
     who = {} if source is None else source._asdict()
     what = {} if operation is None else operation.parts()
-    audit_logger.log(level, "%s", text, extra={"audit": {**who, **what, **more}})
+    authorizer_logger.log(level, "%s", text, extra={"audit": {**who, **what, **more}})
 
 
-def _line(source: _Source, operation: Operation, is_allowed: bool) -> str:
+def _line(source: _Source, operation: AuditedOperation, is_allowed: bool) -> str:
     return (
         f"Principal = {source.principal} is {'Allowed' if is_allowed else 'Denied'} "
         f"Operation = {pascal_case(operation.operation)} from host = {source.host} on resource = "
@@ -156,8 +156,8 @@ def _line(source: _Source, operation: Operation, is_allowed: bool) -> str:
     )
 
 
-def _cut(operation: Operation) -> Operation:
-    name = shown(operation.name)
+def _cut(operation: AuditedOperation) -> AuditedOperation:
+    name = cut_text(operation.name)
     return operation if name is operation.name else operation._replace(name=name)
 
 

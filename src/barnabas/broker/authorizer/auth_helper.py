@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from barnabas.base.tasks import Task
 from barnabas.broker.authorizer.administration import ADMINISTRATIVE, is_administrative
-from barnabas.broker.authorizer.audit_log import AuditLog, Operation, audit_logger, write_decision
+from barnabas.broker.authorizer.audit_log import AuditedOperation, AuthorizerLog, authorizer_logger, write_decision
 from barnabas.broker.authorizer.authorizer import Authorizer
 from barnabas.broker.requests.request import ClientFacts, Request
 from barnabas.security.acls import (
@@ -39,9 +39,9 @@ class AuthHelper:
 
     __slots__ = ("_audit_log", "_authorizer", "is_enabled")
 
-    def __init__(self, authorizer: Authorizer | None, audit_log: AuditLog | None = None) -> None:
+    def __init__(self, authorizer: Authorizer | None, audit_log: AuthorizerLog | None = None) -> None:
         self._authorizer = authorizer
-        self._audit_log = audit_log or AuditLog()
+        self._audit_log = audit_log or AuthorizerLog()
         self.is_enabled = authorizer is not None
         """Whether there is an authorizer; without one everything is allowed."""
 
@@ -54,7 +54,7 @@ class AuthHelper:
     def keeps_rights(self) -> bool:
         """Whether an allowed operation need not be asked for again while the rights have this
         version; otherwise each time leaves a trace."""
-        return not audit_logger.isEnabledFor(logging.DEBUG)
+        return not authorizer_logger.isEnabledFor(logging.DEBUG)
 
     @property
     def authorizer(self) -> Authorizer | None:
@@ -89,10 +89,10 @@ class AuthHelper:
             count=count,
         )
         if api_key in ADMINISTRATIVE and is_allowed and log_if_allowed and not client.is_this_broker:
-            self._note_administration(request, Operation(api_key, operation, resource_type, name, count))
+            self._note_administration(request, AuditedOperation(api_key, operation, resource_type, name, count))
         return is_allowed
 
-    def _note_administration(self, request: Request, operation: Operation) -> None:
+    def _note_administration(self, request: Request, operation: AuditedOperation) -> None:
         if is_administrative(operation.api_key, operation.operation):
             self._audit_log.administered(request, _host(request.client), operation)
 
@@ -116,14 +116,14 @@ class AuthHelper:
         is_allowed = authorizer.authorize(client.principal, host, operation, resource_type, name)
         if is_allowed:
             level = logging.DEBUG if log_if_allowed else _TRACE
-            if audit_logger.isEnabledFor(level):
-                wanted = Operation(api_key, operation, resource_type, name, count)
+            if authorizer_logger.isEnabledFor(level):
+                wanted = AuditedOperation(api_key, operation, resource_type, name, count)
                 write_decision(level, client.principal, host, wanted, is_allowed=True)
         else:
-            wanted = Operation(api_key, operation, resource_type, name, count)
+            wanted = AuditedOperation(api_key, operation, resource_type, name, count)
             if log_if_denied:
                 self._audit_log.denied(client.principal, host, wanted)
-            elif audit_logger.isEnabledFor(_TRACE):
+            elif authorizer_logger.isEnabledFor(_TRACE):
                 write_decision(_TRACE, client.principal, host, wanted, is_allowed=False)
         return is_allowed
 
@@ -147,10 +147,10 @@ class AuthHelper:
             return True
         host = _host(client)
         is_allowed = authorizer.authorize_by_resource_type(client.principal, host, operation, resource_type)
-        asked = Operation(request.api_key, operation, resource_type, "NONE", 0, "UNKNOWN")
+        asked = AuditedOperation(request.api_key, operation, resource_type, "NONE", 0, "UNKNOWN")
         if not is_allowed:
             self._audit_log.denied(client.principal, host, asked)
-        elif audit_logger.isEnabledFor(logging.DEBUG):
+        elif authorizer_logger.isEnabledFor(logging.DEBUG):
             write_decision(logging.DEBUG, client.principal, host, asked, is_allowed=True)
         return is_allowed
 

@@ -8,7 +8,7 @@ and noted. What is asked only to leave things out of a list is allowed, and note
 Kafka has no counterpart.
 """
 
-from barnabas.broker.authorizer.audit_log import AuditLog
+from barnabas.broker.authorizer.audit_log import AuthorizerLog
 from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.authorizer.authorizer import Authorizer
 from barnabas.broker.requests.request import ClientFacts, Request
@@ -28,7 +28,7 @@ class RecordingAuthHelper(AuthHelper):
 
     __slots__ = ("_needed",)
 
-    def __init__(self, authorizer: Authorizer, audit_log: AuditLog, needed: NeededAcls) -> None:
+    def __init__(self, authorizer: Authorizer, audit_log: AuthorizerLog, needed: NeededAcls) -> None:
         super().__init__(authorizer, audit_log)
         self._needed = needed
 

@@ -37,6 +37,7 @@ __all__ = [
     "array_of",
     "boolean",
     "byte_string",
+    "field_values",
     "float64",
     "int8",
     "int16",
@@ -49,7 +50,6 @@ __all__ = [
     "uint16",
     "uint32",
     "uuid",
-    "values_of",
 ]
 
 Records = Buffer | FileSlice | None
@@ -209,7 +209,7 @@ class Struct(metaclass=_StructType):
         return shown
 
 
-def values_of(struct: Struct) -> dict[str, Any]:
+def field_values(struct: Struct) -> dict[str, Any]:
     """The values of a structure by the names of its fields."""
     return {field.name: getattr(struct, field.name) for field in struct.FIELDS}
 
