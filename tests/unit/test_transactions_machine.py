@@ -459,6 +459,15 @@ def test_each_transaction_of_version_2_has_an_epoch_of_its_own(newer: Coordinate
     newer.begun(sender._replace(producer_epoch=sender.producer_epoch + 1))
 
 
+def test_abort_of_nothing_behind_a_downgrade_to_level_0_is_refused(newer: Coordinated) -> None:
+    """A producer whose transactions all fail learns that it has to begin again."""
+    sender = ended(newer, newer.producer(), committed=False)
+    newer.version = 0
+    assert newer.end(sender, committed=False, version=2) == [ProducerAnswer(ErrorCode.INVALID_TXN_STATE)]
+    newer.version = 1
+    ended(newer, sender, committed=False)
+
+
 def test_repeated_end_of_version_2_gets_the_same_answer(newer: Coordinated) -> None:
     """While its markers are written it is to ask again; the other outcome is refused."""
     sender = newer.producer()

@@ -281,6 +281,10 @@ class TransactionCoordinator:
             outcome = ErrorCode.CONCURRENT_TRANSACTIONS
         elif is_version_2:
             outcome = END_OUTCOMES_V2[transaction.state, committed, has_ended]
+            if outcome is TransactionState.PREPARE_ABORT and transaction.is_over and not self._transaction_version():
+                # Behind a downgrade to level 0 no partition is added for this producer. It has to
+                # begin again, or each of its transactions would fail.
+                outcome = ErrorCode.INVALID_TXN_STATE
         else:
             outcome = END_OUTCOMES[transaction.state, committed]
         if isinstance(outcome, ErrorCode):
