@@ -84,7 +84,7 @@ class ProduceTogether:
         if not requests:
             return start, [], None
         parts = self._parts
-        rights = rights_of(parts.auth_helper, client)
+        rights = rights_of(parts.auth_helper, client) if parts.auth_helper.is_enabled else None
         work = append(parts.replicas, produced, now_ms, parts.clock, parts.transaction_verifier, rights)
         is_under_way = False
         step: Beside | Wait | None = None
