@@ -199,13 +199,6 @@ RULES = [
         f"{_TESTS}test_each_reader_of_produce_appends_to_what_the_client_may_write_to[tu-9]",
     ),
     Rule(
-        "what a client may write to is kept until an entry changes",
-        "broker/apis/produce.py",
-        "if rights is None or rights.valid_for != valid_for:",
-        "if rights is None:",
-        f"{_TESTS}test_a_right_that_is_withdrawn_counts_at_the_next_produce_request[True]",
-    ),
-    Rule(
         "what was denied is asked for again",
         "broker/replication/produce_rights.py",
         "if self._has_denied or not keeps_allowed or",
