@@ -41,6 +41,13 @@ RULES = [
         "test_authorizer.py::test_a_right_to_any_resource_of_a_type_is_one_that_no_denial_covers",
     ),
     Rule(
+        "what is kept of a producer's rights ends with them",
+        "broker/apis/produce.py",
+        "if rights is None or rights.valid_for != valid_for:",
+        "if rights is None:",
+        "test_produce_rights.py::test_a_topic_that_is_allowed_is_asked_for_once",
+    ),
+    Rule(
         "a broker opens when its entries are read",
         "broker/server.py",
         "            await components.acls.load()",
