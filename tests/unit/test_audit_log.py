@@ -2,12 +2,16 @@
 
 import json
 import logging
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from barnabas.base.tasks import done_here
+from barnabas.broker import apis
+from barnabas.broker.authorizer.administration import ADMINISTRATIVE
 from barnabas.broker.authorizer.audit_log import AuthorizerLog
 from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.authorizer.authorizer import Authorizer, VersionedAcls
@@ -247,6 +251,18 @@ def test_an_administrative_request_whose_client_goes_away_has_a_line(lines: Line
     asked.abandon()
     asked.reply(CreateTopicsResponse(topics=[]))
     assert [each["result"] for each in lines.objects] == ["UNKNOWN"]
+
+
+def test_each_api_that_asks_for_the_right_to_change_something_is_administrative() -> None:
+    """Else its changes would have no line; Metadata asks for what a topic that it makes needs."""
+    changing = re.compile(r"AclOperation\.(CREATE|DELETE|ALTER|ALTER_CONFIGS)\b")
+    asking = {
+        getattr(ApiKey, path.stem.upper())
+        for path in Path(apis.__file__).parent.glob("*.py")
+        if hasattr(ApiKey, path.stem.upper()) and changing.search(path.read_text())
+    }
+    asking.add(ApiKey.INCREMENTAL_ALTER_CONFIGS)  # by what AlterConfigs asks
+    assert asking - {ApiKey.METADATA} == ADMINISTRATIVE
 
 
 def test_a_large_administrative_request_has_a_bounded_number_of_lines(lines: Lines) -> None:

@@ -1,7 +1,7 @@
 """What API handlers ask before they do something for a client (Kafka's `AuthHelper`). Lines of the
 audit log say what was decided.
 
-A request of this broker to itself needs no right: nobody else can send one.
+A request of this broker to itself needs no right: no client can send one.
 """
 
 import ipaddress

@@ -1,5 +1,5 @@
-"""Whether this broker still coordinates what it has in memory, when it may have been replaced
-without having heard of it.
+"""Confirms that this broker still leads a coordinator's partition, while it is not certain of its
+session.
 
 A broker that is cut off from the coordination service may lose its session. Then others lead its
 partitions, and commit what this broker never sees. It cannot commit anything itself, because the
@@ -9,10 +9,10 @@ again, and commit the results at the new coordinator.
 
 So while the broker is not certain of its session, it asks before such an answer: it sends
 OffsetForLeaderEpoch with the next epoch after its own to the other members of the in-sync set. A
-new leader is one of them, for nobody else can be elected. Whoever has a replica that knows no such
-epoch was not the leader of a later one when the answer was asked for. One that has no replica any
-more does not confirm: it may have led, and handed over to others. Where the coordination service is
-away for all, the followers confirm, and groups go on.
+new leader is one of them, because only members are elected (an unclean election aside). A member
+that does not know that epoch was not the leader of a later one when it was asked. A member that has
+no replica any more does not confirm: it may have led, and handed over to others. Where the
+coordination service is away for all brokers, the followers confirm, and groups go on.
 
 Kafka has no counterpart: its coordinators answer from memory.
 """
