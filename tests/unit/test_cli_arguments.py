@@ -12,6 +12,7 @@ from barnabas.cli.main import main
 from barnabas.cli.setup import completion
 
 WITHOUT_BROKERS = [
+    ["acls", "--list"],
     ["broker-api-versions"],
     ["cat", "-L"],
     ["cluster", "cluster-id"],

@@ -139,14 +139,15 @@ class HttpServer:
         await asyncio.sleep(0)  # asyncio closes in the next turn
 
     def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        is_one_too_many = len(self._tasks) >= _MAX_CONNECTIONS  # those behind it do not count
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer, is_one_too_many))
         self._tasks[task] = writer
         task.add_done_callback(self._tasks.pop)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_one_too_many: bool) -> None:
         exchange = HttpExchange(reader, writer, self._limit_s)
         try:
-            if len(self._tasks) > _MAX_CONNECTIONS:
+            if is_one_too_many:
                 busy = BadRequestError(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections")
                 await exchange.send(encode_http_response(busy.response))
             else:

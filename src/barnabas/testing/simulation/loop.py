@@ -109,11 +109,19 @@ class Process:
     def die(self) -> None:
         """SIGKILL: from now on nothing of it runs."""
         self.state = ProcessState.DEAD
-        tasks = list(self.tasks)
-        for task in tasks:
-            task._log_destroy_pending = False  # type: ignore[attr-defined]  # asyncio's own means against its warning
-        self._remains += tasks
+        for task in list(self.tasks):
+            self._leave(task)
         self.loop.remove(self)
+
+    def begin(self, task: "asyncio.Task[Any]") -> None:
+        """A task of this process is made; also by the callback in which it died."""
+        self.tasks.add(task)
+        if not self.is_alive:
+            self._leave(task)
+
+    def _leave(self, task: "asyncio.Task[Any]") -> None:
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # asyncio's own means against its warning
+        self._remains.append(task)
 
     def take_remains(self) -> list[object]:
         """What was never run, at the end of the simulation."""
@@ -309,7 +317,7 @@ def _make_task(
     process = _current.get() if context is None else context.get(_current)
     if process is not None:
         task.process = process  # type: ignore[attr-defined]
-        process.tasks.add(task)
+        process.begin(task)
     return task
 
 
