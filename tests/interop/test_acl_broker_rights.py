@@ -1,5 +1,7 @@
 """Brokers of both kinds in one cluster with an authorizer, whose principal has CLUSTER_ACTION
-alone: replication, elections and transactions, with either kind as the controller."""
+alone: replication, elections and transactions, with either kind as the controller.
+
+CI has no time for it: see ``tests/conftest.py``."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +12,7 @@ from barnabas.client import Consumer, Producer
 from barnabas.client.admin.acls import Acl, create_acls
 from barnabas.client.admin.topics import create_topic
 from barnabas.client.cluster.admin_connection import AdminConnection
-from support.mixed import APACHES, OURS, Coordination, MixedCluster, is_long
+from support.mixed import APACHES, OURS, Coordination, MixedCluster
 from support.needs import needs_reference
 from support.ports import free_ports
 from support.waiting import eventually
@@ -20,7 +22,6 @@ pytestmark = [
     pytest.mark.java,
     needs_reference,
     pytest.mark.timeout(900),
-    pytest.mark.skipif(not is_long(), reason="BARNABAS_LONG is not set"),
 ]
 
 KINDS = [OURS, APACHES, OURS]
