@@ -13,8 +13,10 @@ from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
 __all__ = [
+    "ACL_AUTHORIZER",
     "CLUSTER_NAME",
     "IMPLYING_OPERATIONS",
+    "SUPPORTED_BITS",
     "SUPPORTED_OPERATIONS",
     "WILDCARD",
     "WILDCARD_PRINCIPAL",
@@ -34,6 +36,8 @@ __all__ = [
     "pascal_case",
 ]
 
+ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
+"""The value of ``authorizer.class.name`` for access control lists in ZooKeeper."""
 WILDCARD = "*"
 """As a literal name: all resources. As a host: all hosts."""
 WILDCARD_PRINCIPAL = "User:*"
@@ -219,16 +223,6 @@ class AclBindingFilter(NamedTuple):
     pattern: ResourcePatternFilter = ResourcePatternFilter()
     entry: AccessControlEntryFilter = AccessControlEntryFilter()
 
-    @property
-    def is_unknown(self) -> bool:
-        """Whether it names something that this version does not have."""
-        return 0 in (
-            self.pattern.resource_type,
-            self.pattern.pattern_type,
-            self.entry.operation,
-            self.entry.permission_type,
-        )
-
 
 _Operation = AclOperation
 
@@ -253,3 +247,7 @@ SUPPORTED_OPERATIONS: Mapping[ResourceType, tuple[AclOperation, ...]] = {
     ResourceType.USER: (_Operation.CREATE_TOKENS, _Operation.DESCRIBE_TOKENS),
 }
 """What can be done with a resource, by its type."""
+SUPPORTED_BITS: Mapping[ResourceType, int] = {
+    kind: sum(1 << operation for operation in operations) for kind, operations in SUPPORTED_OPERATIONS.items()
+}
+"""The same as the bit fields of KIP-430."""

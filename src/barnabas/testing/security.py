@@ -33,7 +33,7 @@ from barnabas.client.admin.acl_options import acls_of_words, binding_of_acl
 from barnabas.client.admin.acls import Acl
 from barnabas.client.admin.scram_users import salt_password
 from barnabas.net.sockets import SocketNetwork
-from barnabas.security.acls import WILDCARD
+from barnabas.security.acls import ACL_AUTHORIZER, WILDCARD
 from barnabas.security.jaas import LoginModule, jaas_text, login_module
 from barnabas.security.mechanisms import LOGIN_MODULES, SASL_MECHANISMS, SCRAM_MECHANISMS
 from barnabas.security.scram import MIN_SCRAM_ITERATIONS
@@ -49,7 +49,6 @@ __all__ = [
 ]
 
 SECURITY_PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
-AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
 _SCRAM = "scram"
 _SCRAM_PROTOCOL = "SASL_PLAINTEXT"
 ADMIN = "admin"
@@ -207,7 +206,7 @@ class ClusterSecurity:
         """What makes a broker's one listener a secured one, but for `listeners` itself."""
         properties = {"inter.broker.listener.name": self.protocol}
         if self.acls is not None:
-            properties |= {"authorizer.class.name": AUTHORIZER, "super.users": ";".join(self.super_users)}
+            properties |= {"authorizer.class.name": ACL_AUTHORIZER, "super.users": ";".join(self.super_users)}
         if self.has_tls:
             properties |= {
                 "ssl.keystore.type": "PEM",

@@ -6,7 +6,6 @@ A request of this broker to itself needs no right: no client can send one.
 
 import ipaddress
 import logging
-from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
 
@@ -17,7 +16,7 @@ from barnabas.broker.authorizer.authorizer import Authorizer
 from barnabas.broker.requests.request import ClientFacts, Request
 from barnabas.security.acls import (
     CLUSTER_NAME,
-    SUPPORTED_OPERATIONS,
+    SUPPORTED_BITS,
     AclOperation,
     ResourceType,
 )
@@ -28,10 +27,6 @@ __all__ = ["AuthHelper"]
 
 _TRACE = 5
 """Below DEBUG: what was asked only to say what is allowed, or to leave things out."""
-
-_SUPPORTED = {
-    kind: sum(1 << operation for operation in operations) for kind, operations in SUPPORTED_OPERATIONS.items()
-}
 
 
 class AuthHelper:
@@ -168,7 +163,10 @@ class AuthHelper:
         (Kafka's `filterByAuthorized`)."""
         if self._authorizer is None:
             return set(names)
-        counts = Counter(iter(names))  # a mapping would give its values
+        counts: dict[str, int] = {}
+        for name in names:
+            counts[name] = counts.get(name, 0) + 1
+            yield None
         found = set()
         for name, count in counts.items():
             if self.authorize(
@@ -187,7 +185,7 @@ class AuthHelper:
     def authorized_operations(self, request: Request, resource_type: ResourceType, name: str) -> int:
         """What the client may do on a resource, as the bit field of KIP-430; all that can be done
         with it where there is no authorizer."""
-        supported = _SUPPORTED[resource_type]
+        supported = SUPPORTED_BITS[resource_type]
         authorizer, client = self._authorizer, request.client
         if authorizer is None or client.is_this_broker:
             return supported

@@ -12,7 +12,7 @@ from barnabas.broker.authorizer.audit_log import AuthorizerLog
 from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.authorizer.authorizer import Authorizer
 from barnabas.broker.requests.request import ClientFacts, Request
-from barnabas.security.acls import SUPPORTED_OPERATIONS, AclOperation, ResourceType
+from barnabas.security.acls import SUPPORTED_BITS, AclOperation, ResourceType
 from barnabas.security.needed_acls import NeededAcls
 from barnabas.wire.kafka.api import ApiKey
 
@@ -72,7 +72,7 @@ class RecordingAuthHelper(AuthHelper):
     def authorized_operations(self, request: Request, resource_type: ResourceType, name: str) -> int:
         """All that can be done with the resource."""
         del request, name
-        return sum(1 << operation for operation in SUPPORTED_OPERATIONS[resource_type])
+        return SUPPORTED_BITS[resource_type]
 
     def _is_own(self, client: ClientFacts) -> bool:
         """Whether it is this broker itself, or a super user."""

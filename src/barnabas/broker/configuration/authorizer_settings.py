@@ -11,7 +11,7 @@ In Kafka: `AclAuthorizer.configure`.
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Values
 from barnabas.broker.configuration.table import BrokerRow, read_broker_table
-from barnabas.security.acls import is_principal
+from barnabas.security.acls import ACL_AUTHORIZER, is_principal
 
 __all__ = [
     "AUTHORIZER_NAMES",
@@ -21,8 +21,6 @@ __all__ = [
     "check_authorizer",
     "super_users",
 ]
-
-ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
 
 
 def super_users(text: str | None) -> frozenset[str]:

@@ -33,11 +33,10 @@ from barnabas.client.admin.acl_options import (
 from barnabas.client.admin.acls import Acl, AclFilter, create_acls, delete_acls, describe_acls
 from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.client.errors import ConfigurationError
-from barnabas.security.acls import PatternType
+from barnabas.security.acls import ACL_AUTHORIZER, PatternType
 
 __all__ = ["main"]
 
-_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
 _ACTIONS = ("list", "add", "remove", "suggest")
 
 
@@ -124,8 +123,8 @@ def _check(parser: ToolParser, given: argparse.Namespace) -> None:
 @contextmanager
 def _store(parser: ToolParser, given: argparse.Namespace) -> Iterator[_Acls]:
     """Where the entries are that the options mean."""
-    if given.authorizer not in (None, _AUTHORIZER):
-        raise ConfigError(f"--authorizer {given.authorizer} is not supported: {_AUTHORIZER} is")
+    if given.authorizer not in (None, ACL_AUTHORIZER):
+        raise ConfigError(f"--authorizer {given.authorizer} is not supported: {ACL_AUTHORIZER} is")
     if given.bootstrap_server is None:
         if not given.authorizer_properties:
             parser.missing("bootstrap-server")
@@ -258,7 +257,9 @@ def _parser() -> ToolParser:
     parser.add_argument("--force", action="store_true", help="with --remove: ask no questions")
     add_connection_options(parser)
     parser.add_argument(
-        "--authorizer", metavar="CLASS", help=f"without brokers: {_AUTHORIZER}, which is the default, or nothing else"
+        "--authorizer",
+        metavar="CLASS",
+        help=f"without brokers: {ACL_AUTHORIZER}, which is the default, or nothing else",
     )
     parser.add_argument(
         "--authorizer-properties",
