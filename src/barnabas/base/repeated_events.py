@@ -13,7 +13,12 @@ from typing import Generic, NamedTuple, TypeVar
 
 from barnabas.base.clock import CallLater, Timer
 
-__all__ = ["EventLimits", "EventSum", "EventSums", "RepeatedEvents"]
+__all__ = ["SUM_INTERVAL_MS", "WITHIN_INTERVAL", "EventLimits", "EventSum", "EventSums", "RepeatedEvents"]
+
+SUM_INTERVAL_MS = 60_000
+"""How often the lines of servers' logs say what was counted."""
+WITHIN_INTERVAL = f"within {SUM_INTERVAL_MS // 1000} s"
+"""How these lines say it."""
 
 Source = TypeVar("Source", bound=Hashable)
 Event = TypeVar("Event", bound=Hashable)
@@ -96,7 +101,7 @@ class RepeatedEvents(Generic[Source, Event]):
         write: Callable[[EventSum[Source, Event]], None],
         call_later: CallLater,
         *,
-        interval_ms: int,
+        interval_ms: int = SUM_INTERVAL_MS,
         limits: EventLimits | None = None,
     ) -> None:
         """``write`` gets the events that are to be written, with how often they came again in the

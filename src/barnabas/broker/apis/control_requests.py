@@ -25,7 +25,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from barnabas.base.clock import CallLater
-from barnabas.base.repeated_events import EventSum, RepeatedEvents
+from barnabas.base.repeated_events import WITHIN_INTERVAL, EventSum, RepeatedEvents
 from barnabas.base.tasks import Lane, Task
 from barnabas.broker.apis.later import answer_failure
 from barnabas.broker.cluster.steps import Pause, Read, Steps, Znode
@@ -42,7 +42,6 @@ logger = logging.getLogger(__name__)
 
 _NO_EPOCH = -1
 _PAUSE_MS = 100
-_LOG_INTERVAL_MS = 60_000
 
 
 class _Waiting(NamedTuple):
@@ -86,7 +85,7 @@ class ControlRequests:
         self._has_refused = False
         self._now_ms = now_ms
         self._timeout_ms = timeout_ms
-        self._refusals = RepeatedEvents[str, str](_write_refusal, call_later, interval_ms=_LOG_INTERVAL_MS)
+        self._refusals = RepeatedEvents[str, str](_write_refusal, call_later)
 
     def serve(self, request: Request, work: Task[None]) -> None:
         """Do work that answers ``request`` when the work of those before it is done."""
@@ -175,12 +174,13 @@ class ControlRequests:
 
 def _write_refusal(event: EventSum[str, str]) -> None:
     host, text, times = event
-    within = f"within {_LOG_INTERVAL_MS // 1000} s"
     if text is None:
         sender = f"from {host}" if host is not None else "from others"
-        logger.warning("%d further requests %s with other controller epochs are refused %s", times, sender, within)
+        logger.warning(
+            "%d further requests %s with other controller epochs are refused %s", times, sender, WITHIN_INTERVAL
+        )
     elif times:
-        logger.warning("%s, again %d times %s", text, times, within)
+        logger.warning("%s, again %d times %s", text, times, WITHIN_INTERVAL)
     else:
         logger.warning("%s", text)
 

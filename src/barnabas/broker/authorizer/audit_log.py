@@ -23,7 +23,7 @@ import logging
 from typing import Any, NamedTuple
 
 from barnabas.base.clock import CallLater
-from barnabas.base.repeated_events import EventSum, RepeatedEvents
+from barnabas.base.repeated_events import SUM_INTERVAL_MS, WITHIN_INTERVAL, EventSum, RepeatedEvents
 from barnabas.broker.authorizer.administration import MAX_SHOWN, Outcomes, changes_of, cut_text
 from barnabas.broker.requests.request import Request
 from barnabas.security.acls import AclOperation, ResourceType, pascal_case
@@ -33,8 +33,6 @@ from barnabas.wire.kafka.errors import ErrorCode
 __all__ = ["AuditedOperation", "AuthorizerLog", "authorizer_logger", "write_decision"]
 
 authorizer_logger = logging.getLogger("kafka.authorizer.logger")
-
-_INTERVAL_MS = 60_000
 
 
 class AuditedOperation(NamedTuple):
@@ -71,9 +69,7 @@ class AuthorizerLog:
     def __init__(self, call_later: CallLater | None = None) -> None:
         """Without ``call_later`` each denied operation has a line."""
         self._denied = (
-            None
-            if call_later is None
-            else RepeatedEvents[_Source, AuditedOperation](_write_denied, call_later, interval_ms=_INTERVAL_MS)
+            None if call_later is None else RepeatedEvents[_Source, AuditedOperation](_write_denied, call_later)
         )
 
     def denied(self, principal: str, host: str, operation: AuditedOperation) -> None:
@@ -106,18 +102,17 @@ def write_decision(level: int, principal: str, host: str, operation: AuditedOper
 
 def _write_denied(event: EventSum[_Source, AuditedOperation]) -> None:
     source, operation, times = event
-    within = f"within {_INTERVAL_MS // 1000} s"
     parts: dict[str, Any] = {"allowed": False}
     if times:
-        parts |= {"count": times, "intervalSeconds": _INTERVAL_MS // 1000}
+        parts |= {"count": times, "intervalSeconds": SUM_INTERVAL_MS // 1000}
     if source is None:
-        text = f"{times} further operations of other principals are Denied {within}"
+        text = f"{times} further operations of other principals are Denied {WITHIN_INTERVAL}"
     elif operation is None:
-        text = f"Principal = {source.principal} is Denied {times} further operations from host = {source.host} {within}"
+        text = f"Principal = {source.principal} is Denied {times} further operations from host = {source.host} {WITHIN_INTERVAL}"
     else:
         text = _line(source, operation, False)
         if times:
-            text += f", again {times} times {within}"
+            text += f", again {times} times {WITHIN_INTERVAL}"
     _log(logging.INFO, text, source, operation, **parts)
 
 

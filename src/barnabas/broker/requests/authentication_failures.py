@@ -1,5 +1,5 @@
-"""Lines of the log about clients that could not authenticate, summed up: one who tries passwords
-must not fill the disk with them.
+"""Lines of the log about clients that could not authenticate, summed up: attempts to guess
+passwords must not fill the disk with them.
 
 In Kafka: the lines of `Selector` and `SaslServerAuthenticator`, one for each attempt.
 """
@@ -7,21 +7,19 @@ In Kafka: the lines of `Selector` and `SaslServerAuthenticator`, one for each at
 import logging
 
 from barnabas.base.clock import CallLater
-from barnabas.base.repeated_events import EventSum, RepeatedEvents
+from barnabas.base.repeated_events import WITHIN_INTERVAL, EventSum, RepeatedEvents
 from barnabas.broker.requests.request import ClientFacts
 
 __all__ = ["AuthenticationFailures"]
 
 logger = logging.getLogger(__name__)
 
-_INTERVAL_MS = 60_000
-
 
 class AuthenticationFailures:
     """Writes them, by the address of the client, its listener and the reason."""
 
     def __init__(self, call_later: CallLater) -> None:
-        self._events = RepeatedEvents[str, tuple[str, str]](_write, call_later, interval_ms=_INTERVAL_MS)
+        self._events = RepeatedEvents[str, tuple[str, str]](_write, call_later)
 
     def add(self, client: ClientFacts, reason: str) -> None:
         """A client could not authenticate."""
@@ -34,11 +32,13 @@ class AuthenticationFailures:
 
 def _write(event: EventSum[str, tuple[str, str]]) -> None:
     host, what, times = event
-    within = f"within {_INTERVAL_MS // 1000} s"
     if what is None:
         whom = f"with {host}" if host is not None else "with other clients"
-        logger.info("Failed authentication %s %d further times %s", whom, times, within)
+        logger.info("Failed authentication %s %d further times %s", whom, times, WITHIN_INTERVAL)
     elif times:
-        logger.info("Failed authentication with %s on %s again %d times %s: %s", host, what[0], times, within, what[1])
+        listener, reason = what
+        logger.info(
+            "Failed authentication with %s on %s again %d times %s: %s", host, listener, times, WITHIN_INTERVAL, reason
+        )
     else:
         logger.info("Failed authentication with %s on %s: %s", host, *what)

@@ -10,7 +10,7 @@ Kafka writes each line.
 import logging
 import threading
 
-from barnabas.base.repeated_events import EventLimits, EventSums
+from barnabas.base.repeated_events import SUM_INTERVAL_MS, EventLimits, EventSum, EventSums
 
 __all__ = ["CAUSED_BY_STRANGERS", "RepeatedLines"]
 
@@ -18,7 +18,6 @@ logger = logging.getLogger(__name__)
 
 CAUSED_BY_STRANGERS = ("barnabas.net.tls_layer", "barnabas.broker.requests.dispatch")
 """The loggers; their lines of level INFO have the address first."""
-_INTERVAL_S = 60
 
 
 class RepeatedLines(logging.Filter):
@@ -41,11 +40,11 @@ class RepeatedLines(logging.Filter):
             self._write(*each)
         return is_new
 
-    def _end_interval(self, now_s: float) -> list[tuple[str | None, tuple[str, str] | None, int]]:
+    def _end_interval(self, now_s: float) -> list[EventSum[str, tuple[str, str]]]:
         if now_s < self._ends_s:
             return []
-        self._ends_s = now_s + _INTERVAL_S
-        return [(each.source, each.event, each.times) for each in self._sums.end_interval()]
+        self._ends_s = now_s + SUM_INTERVAL_MS / 1000
+        return self._sums.end_interval()
 
     def _write(self, host: str | None, event: tuple[str, str] | None, times: int) -> None:
         form = event[1] if event else "lines of other forms or addresses"
