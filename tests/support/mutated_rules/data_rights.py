@@ -215,8 +215,8 @@ RULES = [
     Rule(
         "a transaction gets no partition that its producer may not write to",
         "broker/replication/produce_append.py",
-        "        are_denied = [runs.denies(options, topic) for topic, _ in partitions]\n",
-        "        are_denied = [False for _ in partitions]\n",
+        "        allowed = [number for number, (topic, _) in enumerate(partitions) if not runs.denies(options, topic)]\n",
+        "        allowed = list(range(len(partitions)))\n",
         f"{_TESTS}test_a_transaction_gets_no_partition_that_its_client_may_not_write_to[True]",
     ),
     Rule(

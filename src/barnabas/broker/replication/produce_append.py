@@ -24,8 +24,6 @@ In Kafka: `ReplicaManager.appendRecords` and `appendToLocalLog`, `ProduceRequest
 
 import logging
 from collections.abc import Callable, Generator, Iterable, Sequence
-from itertools import compress
-from operator import not_
 from typing import Any, NamedTuple, TypeVar
 
 from barnabas.base.clock import Clock
@@ -371,9 +369,9 @@ def _begin_transaction(
     if runs.rights is not None:
         # The coordinator must not add a partition that the sender may not write to.
         yield from _ask_rights(runs, produce)
-        are_denied = [runs.denies(options, topic) for topic, _ in partitions]
-        partitions = list(compress(partitions, map(not_, are_denied)))
-        headers = list(compress(headers, map(not_, are_denied)))
+        allowed = [number for number, (topic, _) in enumerate(partitions) if not runs.denies(options, topic)]
+        partitions = [partitions[number] for number in allowed]
+        headers = [headers[number] for number in allowed]
     producer = check_producer(headers)
     if producer is None:
         return None
