@@ -478,7 +478,7 @@ class PartitionLog:
 def refresh_producers(log: PartitionLog) -> None:
     """Load the producers that an earlier truncation could not, for want of a file descriptor.
 
-    Whoever decides by a log's producers calls this before: what was truncated is no duplicate,
+    To be called before a decision by a log's producers: what was truncated is no duplicate,
     begins no transaction and ends none. Raises `KafkaError` KAFKA_STORAGE_ERROR.
     """
     if log._components.snapshots.is_outdated:

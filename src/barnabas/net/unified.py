@@ -154,7 +154,7 @@ class UnifiedNetwork:
     async def listen(self, host: str, port: int, accept: Accept, *, max_frame_bytes: int) -> Listener:
         """Like `Network.listen`.
 
-        A close ends the handshakes: nobody else knows of their connections."""
+        A close ends the handshakes: nothing else knows of their connections."""
         port_id = object()
 
         def opened(connected: socket.socket) -> None:

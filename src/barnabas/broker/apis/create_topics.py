@@ -6,8 +6,9 @@ The controller writes the topics, and answers when they have leaders or at the r
 - 5: the new topic's settings in the response (KIP-525).
 - 7: the topic id (KIP-516).
 
-Rights: CREATE on the cluster, or on each topic. A client without DESCRIBE_CONFIGS on a topic is not
-told its settings, partitions and id, but TOPIC_AUTHORIZATION_FAILED as the error of its settings.
+Rights: CREATE on the cluster, or on each topic. A client without DESCRIBE_CONFIGS on a topic does
+not receive its settings, partitions and id, but TOPIC_AUTHORIZATION_FAILED as the error of its
+settings.
 
 Errors: NOT_CONTROLLER, TOPIC_AUTHORIZATION_FAILED, TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION,
 INVALID_PARTITIONS (also: more than 100,000 replicas in all, or a znode that would be too large),

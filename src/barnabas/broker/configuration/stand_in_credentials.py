@@ -6,14 +6,14 @@ For an unknown user it has a salt made of the name and of a secret, as RFC 5802 
 The authentication then goes on, and fails at the end as one with a wrong password does.
 
 The secret is made once for a cluster, by the broker that first needs it, and kept in the data of
-the znode ``/config/users``, as JSON: ``{"version":1,"scram_salt_secret":"BASE64"}``. Whoever reads
-it there can read the credentials of all users below it, too. Apache's brokers have no data in this
-znode, and ignore it. If the secret were the broker's own, the answers of two brokers would differ
-for unknown users alone.
+the znode ``/config/users``, as JSON: ``{"version":1,"scram_salt_secret":"BASE64"}``. Anyone who
+reads it there can read the credentials of all users below it, too. Apache's brokers have no data in
+this znode, and ignore it. If the secret were the broker's own, the answers of two brokers would
+differ for unknown users alone.
 
 Salts have the form that most users' salts have, and so have the iterations: salts of Kafka's
 tools are texts, those of other clients are bytes of some length. A user that differs from most
-can be told from the stand-ins.
+differs from the stand-ins, too.
 
 In Kafka: no counterpart. Its brokers end the authentication of an unknown user at the first
 message, so anybody who can connect can learn which users exist.

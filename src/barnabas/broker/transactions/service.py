@@ -231,7 +231,7 @@ class TransactionService:
         """Commit or abort the producer's transaction; ``raises_epoch``: as in version 2.
 
         What the client speaks decides, not the level that is finalized: with an answer of version 2
-        it begins its sequences anew, which must be in an epoch of its own.
+        it begins its sequences again, which must be in an epoch of its own.
         """
         version = TRANSACTION_V2 if raises_epoch else 0
         self._perform(self.coordinator.end(sender, committed, to, self._now(), version))

@@ -168,7 +168,7 @@ def _remove(store: _Acls, wanted: Mapping[AclResource, Sequence[Acl]], given: ar
 
 
 def _is_confirmed(question: str, *, as_json: bool) -> bool:
-    """Whether somebody says yes. Raises `BarnabasError` where nobody can."""
+    """Whether somebody says yes. Raises `BarnabasError` without an answer."""
     print_lines(f"Are you sure you want to {question}", file=sys.stderr if as_json else sys.stdout)
     sys.stdout.flush()
     answer = sys.stdin.readline()

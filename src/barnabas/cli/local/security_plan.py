@@ -125,7 +125,7 @@ def plan_security(
 
 
 def _with_usual(users: Mapping[str, str], protocol: str) -> dict[str, str]:
-    """The users of ``--secure``: the one who may do everything, those named, or one application."""
+    """The users of ``--secure``: the administrator, those named, or one application."""
     from barnabas.testing.security import ADMIN, APPLICATION, new_password
 
     if not protocol.startswith("SASL"):

@@ -56,7 +56,7 @@ class AuthenticatedNetwork:
     async def listen(self, host: str, port: int, accept: Accept, *, max_frame_bytes: int) -> Listener:
         """Like `Network.listen`.
 
-        A close ends the exchanges: nobody else knows of their connections."""
+        A close ends the exchanges: nothing else knows of their connections."""
         port_id = object()
 
         def accepted(connection: Connection) -> _ServerSide:
