@@ -16,13 +16,8 @@ FORM = "The TLS handshake with %s:%d failed: %s"
 @pytest.fixture
 def repeated(caplog: pytest.LogCaptureFixture) -> Iterator[RepeatedLines]:
     """The filter, as a broker has it."""
-    made = RepeatedLines()
-    with caplog.at_level(logging.DEBUG, "barnabas"):
-        for name in CAUSED_BY_STRANGERS:
-            logging.getLogger(name).addFilter(made)
+    with caplog.at_level(logging.DEBUG, "barnabas"), RepeatedLines() as made:
         yield made
-        for name in CAUSED_BY_STRANGERS:
-            logging.getLogger(name).removeFilter(made)
 
 
 def record(host: str, port: int, at_s: float, form: str = FORM) -> logging.LogRecord:
@@ -46,9 +41,20 @@ def test_many_handshakes_that_fail_cost_two_lines(repeated: RepeatedLines, caplo
         "The TLS handshake with 10.0.0.7:0 failed: wrong version",
         f"9999 more like this of 10.0.0.7 since then: {FORM}",
     ]
-    repeated.close()
+    repeated.write_sums()
     assert caplog.records[-1].getMessage() == f"1 more like this of 10.0.0.7 since then: {FORM}"
     assert len(caplog.records) == 3
+
+
+def test_a_filter_that_ended_counts_no_lines(caplog: pytest.LogCaptureFixture) -> None:
+    """It writes what it counted, and the loggers are as before."""
+    logger = logging.getLogger(NAME)
+    before = list(logger.filters)
+    with caplog.at_level(logging.INFO, "barnabas"), RepeatedLines():
+        for port in range(3):
+            logger.handle(record("10.0.0.7", port, 100.0))
+    assert caplog.records[-1].getMessage() == f"2 more like this of 10.0.0.7 since then: {FORM}"
+    assert logger.filters == before
 
 
 def test_lines_of_another_form_or_level_are_written(repeated: RepeatedLines, caplog: pytest.LogCaptureFixture) -> None:
@@ -70,6 +76,6 @@ def test_what_is_written_of_very_many_addresses_is_bounded(
     logger = logging.getLogger(NAME)
     for number in range(5000):
         logger.handle(record(f"10.0.{number // 256}.{number % 256}", 1, 100.0))
-    repeated.close()
+    repeated.write_sums()
     assert len(caplog.records) == 1000 + 200 + 1
     assert caplog.records[-1].getMessage().startswith("3800 more like this of others since then")

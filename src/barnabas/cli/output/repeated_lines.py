@@ -9,6 +9,7 @@ Kafka writes each line.
 
 import logging
 import threading
+from typing import Self
 
 from barnabas.base.repeated_events import SUM_INTERVAL_MS, EventLimits, EventSum, EventSums
 
@@ -21,13 +22,23 @@ CAUSED_BY_STRANGERS = ("barnabas.net.tls_layer", "barnabas.broker.requests.dispa
 
 
 class RepeatedLines(logging.Filter):
-    """A filter of these loggers."""
+    """A filter of these loggers, from `with` to its end."""
 
     def __init__(self) -> None:
         super().__init__()
         self._sums = EventSums[str, tuple[str, str]](EventLimits())
         self._lock = threading.Lock()
         self._ends_s = 0.0
+
+    def __enter__(self) -> Self:
+        for name in CAUSED_BY_STRANGERS:
+            logging.getLogger(name).addFilter(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in CAUSED_BY_STRANGERS:
+            logging.getLogger(name).removeFilter(self)
+        self.write_sums()
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno != logging.INFO or not isinstance(record.args, tuple):
@@ -50,7 +61,7 @@ class RepeatedLines(logging.Filter):
         form = event[1] if event else "lines of other forms or addresses"
         logger.info("%d more like this of %s since then: %s", times, host or "others", form)
 
-    def close(self) -> None:
+    def write_sums(self) -> None:
         """Write what was counted so far."""
         with self._lock:
             self._ends_s = 0.0

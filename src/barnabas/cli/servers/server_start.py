@@ -13,7 +13,7 @@ from barnabas.cli.connection.properties import key_values, read_properties_file
 from barnabas.cli.options.tool_parser import ToolParser
 from barnabas.cli.output.authorizer_log import AUDIT_LOG_FORMATS, keep_audit_lines, write_audit_lines_to
 from barnabas.cli.output.log_lines import log_to_standard_error
-from barnabas.cli.output.repeated_lines import CAUSED_BY_STRANGERS, RepeatedLines
+from barnabas.cli.output.repeated_lines import RepeatedLines
 from barnabas.cli.output.standard_streams import outlive_output
 from barnabas.cli.servers.faults import faults_of_cluster
 from barnabas.net.descriptors import check_descriptor_limit, raise_descriptor_limit
@@ -40,9 +40,6 @@ def main(argv: list[str]) -> int:
     keep_audit_lines()
     if given.authorizer_log is not None:
         write_audit_lines_to(given.authorizer_log, given.authorizer_log_format)
-    repeated = RepeatedLines()
-    for name in CAUSED_BY_STRANGERS:
-        logging.getLogger(name).addFilter(repeated)
     texts = _settings(given.properties, given.override)
     sys.setswitchinterval(_SWITCH_S)
     check_descriptor_limit(raise_descriptor_limit())
@@ -52,10 +49,8 @@ def main(argv: list[str]) -> int:
     import barnabas.broker.server  # noqa: F401
 
     gc.freeze()  # what was imported lives long
-    try:
+    with RepeatedLines():
         return asyncio.Runner(loop_factory=_new_loop).run(_serve(texts))
-    finally:
-        repeated.close()
 
 
 def _parser() -> ToolParser:
