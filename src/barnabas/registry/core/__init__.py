@@ -1,0 +1,1 @@
+"""What the registry knows and decides: no I/O."""

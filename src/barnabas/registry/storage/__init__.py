@@ -1,0 +1,1 @@
+"""The topic ``_schemas``, and the election of the instance that writes it."""
