@@ -34,7 +34,7 @@ class InvalidSchemaError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SchemaReference:
-    """A schema's use of another one: by the name that its text has, it is a version of a subject."""
+    """A schema's use of another one: the name in its text stands for a version of a subject."""
 
     name: str
     subject: str
@@ -49,7 +49,7 @@ class ParsedSchema(Protocol):
 
     @property
     def text(self) -> str:
-        """The text that is stored and answered, as Confluent's registry has it (its canonical string)."""
+        """The text that is stored and answered: Confluent's canonical string."""
         ...
 
     @property
