@@ -64,8 +64,16 @@ class ParsedSchema(Protocol):
         """The form in which schemas that mean the same are equal (``normalize=true``)."""
         ...
 
-    def incompatibilities(self, written: Self) -> Sequence[str]:
+    def formatted(self, form: str) -> str:
+        """The text in the form that a request's ``format`` names; the canonical one for "".
+
+        Avro knows ``resolved``, Protobuf ``serialized`` and ``ignore_extensions``. Another name
+        gives the canonical text, as Confluent's registry does."""
+        ...
+
+    def incompatibilities(self, written: Self, *, reader: str = "new", writer: str = "old") -> Sequence[str]:
         """Why this schema cannot read what was written with another one; empty if it can.
 
-        In the words of Confluent's ``messages``, in the format's own kind of error."""
+        In the words of Confluent's ``messages``, which call this schema the ``reader`` one and
+        the other the ``writer`` one."""
         ...
