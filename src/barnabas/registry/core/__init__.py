@@ -1,1 +1,11 @@
-"""What the registry knows and decides: no I/O."""
+"""The core of the registry: records of ``_schemas``, the state they make, and all decisions.
+
+It is Confluent's KafkaSchemaRegistry without its I/O. ``Registry`` has one part per resource of the
+HTTP API; each operation is synchronous, and answers in values for JSON."""
+
+from .decisions import Decision, LogRecord, NewRecord
+from .registry import Registry
+from .requests import RegisterRequest
+from .settings import RegistrySettings
+
+__all__ = ["Decision", "LogRecord", "NewRecord", "RegisterRequest", "Registry", "RegistrySettings"]

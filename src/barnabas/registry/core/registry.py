@@ -1,0 +1,56 @@
+"""The registry (Confluent's KafkaSchemaRegistry): its resources around one state."""
+
+from .compatibility import Compatibility
+from .configs import Configs
+from .contexts import Contexts
+from .decisions import LogRecord, NewRecord
+from .modes import Modes
+from .parts import Parts
+from .schemas import Schemas
+from .settings import RegistrySettings
+from .subject_versions import SubjectVersions
+from .subjects import Subjects
+
+__all__ = ["Registry"]
+
+
+class Registry:
+    """All operations of the API over the state that the log of ``_schemas`` makes.
+
+    Nothing changes the state but ``apply``, which follows the log in its order. It is not safe
+    for threads: one event loop calls it."""
+
+    def __init__(self, settings: RegistrySettings | None = None) -> None:
+        parts = Parts(settings or RegistrySettings())
+        self._parts = parts
+        self.subject_versions = SubjectVersions(parts)
+        self.subjects = Subjects(parts)
+        self.schemas = Schemas(parts)
+        self.compatibility = Compatibility(parts)
+        self.configs = Configs(parts)
+        self.modes = Modes(parts)
+        self.contexts = Contexts(parts)
+
+    def apply(self, record: LogRecord) -> str | None:
+        """Apply the next record of the log to the state.
+
+        A record that is foreign, damaged, or not allowed is skipped and counted; the answer is
+        a line for the log then. It raises nothing."""
+        raise NotImplementedError
+
+    @property
+    def skipped_records(self) -> int:
+        """How many records were skipped so far."""
+        raise NotImplementedError
+
+    def repairs(self) -> tuple[NewRecord, ...]:
+        """Records by which a leader undoes what a second writer wrote; usually none.
+
+        Each decision with records has these in front, so a leader needs to write them only when
+        it takes over."""
+        raise NotImplementedError
+
+    @staticmethod
+    def noop() -> NewRecord:
+        """A record without meaning, by which a new leader finds the end of the log."""
+        raise NotImplementedError
