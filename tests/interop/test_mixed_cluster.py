@@ -130,7 +130,7 @@ def read(cluster: MixedCluster, topic: str, partition: int, count: int, **settin
 
     def take() -> bool:
         nonlocal end
-        for message in reader.consume(500, 0.5):
+        while not (end and len(values) >= count) and (message := reader.poll(0.5)) is not None:
             if message.error() is None:
                 values.append(message.value().decode())
             else:

@@ -59,7 +59,7 @@ def last_counts(bootstrap: str, topic: str) -> dict[str, int]:
     counts: dict[str, int] = {}
 
     def has_ended() -> bool:
-        for message in reader.consume(500, 0.5):
+        while (message := reader.poll(0.5)) is not None:
             if message.error() is not None:
                 return True
             counts[message.key().decode()] = int(message.value())

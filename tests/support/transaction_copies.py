@@ -57,7 +57,8 @@ def read_committed(bootstrap: str, topic: str, partition: int = 0, isolation: st
     values: list[str] = []
 
     def has_ended() -> bool:
-        for message in reader.consume(500, 0.5):
+        # One after the other: to take many would wait for all of them, beyond the end.
+        while (message := reader.poll(0.5)) is not None:
             if message.error() is not None:
                 return bool(message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF)
             values.append(message.value().decode())

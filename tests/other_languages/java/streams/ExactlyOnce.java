@@ -23,6 +23,9 @@ public class ExactlyOnce {
         properties.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 100);
         properties.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
         properties.put("auto.offset.reset", "earliest");
+        // After a kill its successor waits for the end of the session: 45 s if nothing is said.
+        properties.put("session.timeout.ms", 6000);
+        properties.put("heartbeat.interval.ms", 1000);
         StreamsBuilder builder = new StreamsBuilder();
         KStream<String, String> records = builder.stream(source);
         records.to(copies);
