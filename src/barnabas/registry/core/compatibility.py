@@ -1,8 +1,14 @@
 """Tests of compatibility: ``/compatibility`` (CompatibilityResource)."""
 
+from ..errors import ErrorCode, RegistryError
 from .decisions import Answer
+from .finder import Candidate, Finder
 from .parts import Parts
+from .qualified_subject import normalize as normal_name
+from .registration import incompatibilities
 from .requests import RegisterRequest
+from .stored_schema import StoredSchema
+from .versions import LATEST, parse_version, stored_version, version_not_found
 
 __all__ = ["Compatibility"]
 
@@ -10,17 +16,52 @@ __all__ = ["Compatibility"]
 class Compatibility:
     """Tests a schema against versions of a subject, and registers nothing."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, finder: Finder) -> None:
         self._parts = parts
+        self._state = parts.state
+        self._finder = finder
 
     def test_version(
         self, subject: str, version: str, request: RegisterRequest, *, normalize: bool = False, verbose: bool = False
     ) -> dict[str, Answer]:
         """POST /compatibility/subjects/{subject}/versions/{version}."""
-        raise NotImplementedError
+        subject = normal_name(subject)
+        number = parse_version(version)
+        stored = stored_version(self._state, subject, number, deleted=False)
+        if stored is None and number != LATEST:
+            raise version_not_found(number)
+        return self._test(subject, request, [] if stored is None else [stored], normalize=normalize, verbose=verbose)
 
     def test_all(
         self, subject: str, request: RegisterRequest, *, normalize: bool = False, verbose: bool = False
     ) -> dict[str, Answer]:
         """POST /compatibility/subjects/{subject}/versions."""
-        raise NotImplementedError
+        subject = normal_name(subject)
+        oldest_first = self._finder.descending(subject, deleted=False)[::-1]
+        return self._test(subject, request, oldest_first, normalize=normalize, verbose=verbose)
+
+    def _test(
+        self,
+        subject: str,
+        request: RegisterRequest,
+        oldest_first: list[StoredSchema],
+        *,
+        normalize: bool,
+        verbose: bool,
+    ) -> dict[str, Answer]:
+        config = self._parts.config_in_scope(subject)
+        candidate = Candidate.of(subject, request)
+        try:
+            if candidate.is_empty:
+                raise RegistryError(ErrorCode.INVALID_SCHEMA, "Empty schema")
+            schema = self._finder.canonical(
+                candidate,
+                is_new=config.validate_new_schemas is not False,
+                normalize=normalize or bool(config.normalize),
+            )
+            messages = incompatibilities(self._parts, schema, config, oldest_first)
+        except RegistryError as error:
+            if not verbose or error.code is not ErrorCode.INVALID_SCHEMA:
+                raise
+            messages = [error.message]
+        return {"is_compatible": not messages} | ({"messages": messages} if verbose else {})

@@ -4,10 +4,12 @@ from .compatibility import Compatibility
 from .configs import Configs
 from .contexts import Contexts
 from .decisions import LogRecord, NewRecord
+from .finder import Finder
 from .modes import Modes
 from .parts import Parts
 from .schemas import Schemas
 from .settings import RegistrySettings
+from .small_records import noop_record
 from .subject_versions import SubjectVersions
 from .subjects import Subjects
 
@@ -22,11 +24,12 @@ class Registry:
 
     def __init__(self, settings: RegistrySettings | None = None) -> None:
         parts = Parts(settings or RegistrySettings())
-        self._parts = parts
-        self.subject_versions = SubjectVersions(parts)
-        self.subjects = Subjects(parts)
+        finder = Finder(parts)
+        self._state = parts.state
+        self.subject_versions = SubjectVersions(parts, finder)
+        self.subjects = Subjects(parts, finder)
         self.schemas = Schemas(parts)
-        self.compatibility = Compatibility(parts)
+        self.compatibility = Compatibility(parts, finder)
         self.configs = Configs(parts)
         self.modes = Modes(parts)
         self.contexts = Contexts(parts)
@@ -36,21 +39,21 @@ class Registry:
 
         A record that is foreign, damaged, or not allowed is skipped and counted; the answer is
         a line for the log then. It raises nothing."""
-        raise NotImplementedError
+        return self._state.apply(record)
 
     @property
     def skipped_records(self) -> int:
         """How many records were skipped so far."""
-        raise NotImplementedError
+        return self._state.skipped_records
 
     def repairs(self) -> tuple[NewRecord, ...]:
         """Records by which a leader undoes what a second writer wrote; usually none.
 
         Each decision with records has these in front, so a leader needs to write them only when
         it takes over."""
-        raise NotImplementedError
+        return self._state.repairs()
 
     @staticmethod
     def noop() -> NewRecord:
         """A record without meaning, by which a new leader finds the end of the log."""
-        raise NotImplementedError
+        return noop_record()

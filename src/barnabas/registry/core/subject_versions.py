@@ -1,10 +1,20 @@
 """The versions of a subject: ``/subjects/{subject}/versions`` (SubjectVersionsResource)."""
 
+from ..errors import ErrorCode, RegistryError
+from ..formats.schema import SchemaReference
+from .batch import Batch
 from .decisions import Answer, Decision
+from .finder import Finder
+from .paging import page
 from .parts import Parts
+from .qualified_subject import QualifiedSubject, is_valid_subject, qualify
+from .qualified_subject import normalize as normal_name
+from .registration import Registrar
 from .requests import RegisterRequest
+from .stored_schema import StoredSchema, references_to_json
+from .versions import find_version, parse_version, read_only, stored_version, subject_not_found, version_not_found
 
-__all__ = ["SubjectVersions"]
+__all__ = ["SubjectVersions", "formatted_text", "qualified_references"]
 
 
 class SubjectVersions:
@@ -12,14 +22,18 @@ class SubjectVersions:
 
     A version in a path is a number, ``latest``, or -1; another text is refused (42202)."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, finder: Finder) -> None:
         self._parts = parts
+        self._state = parts.state
+        self._registrar = Registrar(parts, finder)
 
     def register(
         self, subject: str, request: RegisterRequest, *, normalize: bool = False, force: bool = False
     ) -> Decision:
         """POST /subjects/{subject}/versions: ``id``, ``version``, ``guid`` and more."""
-        raise NotImplementedError
+        if not is_valid_subject(subject, for_schemas=True, needs_name=self._parts.settings.reject_empty_subject):
+            raise RegistryError(ErrorCode.INVALID_SUBJECT, f"The specified subject '{subject}' is not a valid.")
+        return self._registrar.register(normal_name(subject), request, normalize=normalize, force=force)
 
     def numbers(
         self,
@@ -32,7 +46,17 @@ class SubjectVersions:
         limit: int = -1,
     ) -> list[int]:
         """GET /subjects/{subject}/versions."""
-        raise NotImplementedError
+        subject = normal_name(subject)
+        if not self._state.has_subjects(subject, deleted=deleted or deleted_only):
+            raise subject_not_found(subject)
+        versions = sorted(self._state.versions(subject).items())
+        if deleted_as_negative:
+            numbers = [-number if stored.deleted else number for number, stored in versions]
+        elif deleted_only:
+            numbers = [number for number, stored in versions if stored.deleted]
+        else:
+            numbers = [number for number, stored in versions if deleted or not stored.deleted]
+        return page(numbers, offset, limit)
 
     def get(
         self,
@@ -44,18 +68,78 @@ class SubjectVersions:
         reference_format: str = "",
     ) -> dict[str, Answer]:
         """GET /subjects/{subject}/versions/{version}; ``form`` is the query's ``format``."""
-        raise NotImplementedError
+        number = parse_version(version)
+        stored = find_version(self._state, normal_name(subject), number, deleted=deleted)
+        body = stored.to_json() | {"schema": formatted_text(self._parts, stored, form)}
+        return body | qualified_references(stored, reference_format)
 
     def get_text(self, subject: str, version: str, *, deleted: bool = False, form: str = "") -> str:
         """GET /subjects/{subject}/versions/{version}/schema: only the schema's text."""
-        raise NotImplementedError
+        number = parse_version(version)
+        stored = find_version(self._state, normal_name(subject), number, deleted=deleted)
+        return formatted_text(self._parts, stored, form)
 
     def referenced_by(
         self, subject: str, version: str, *, deleted: bool = False, offset: int = 0, limit: int = -1
     ) -> list[int]:
         """GET /subjects/{subject}/versions/{version}/referencedby: ids."""
-        raise NotImplementedError
+        number = parse_version(version)
+        stored = find_version(self._state, normal_name(subject), number, deleted=True)
+        referrers = self._state.referrers(stored.subject, stored.version)
+        ids = sorted({each.id for each in referrers if deleted or not each.deleted})
+        return page(ids, offset, limit, self._parts.settings.schema_search_limit)
 
     def delete(self, subject: str, version: str, *, permanent: bool = False) -> Decision:
         """DELETE /subjects/{subject}/versions/{version}: the answer is the version."""
-        raise NotImplementedError
+        subject = normal_name(subject)
+        number = parse_version(version)
+        stored = self._to_delete(subject, number, permanent=permanent)
+        if self._parts.mode_in_scope(subject).is_read_only:
+            raise read_only(subject)
+        if any(permanent or not each.deleted for each in self._state.referrers(subject, stored.version)):
+            message = f"One or more references exist to the schema {stored.key}."
+            raise RegistryError(ErrorCode.REFERENCE_EXISTS, message)
+        if permanent and not stored.deleted:
+            raise RegistryError(
+                ErrorCode.VERSION_NOT_SOFT_DELETED,
+                f"Subject '{subject}' Version {stored.version} was not deleted first before being permanently deleted",
+            )
+        batch = Batch(self._state)
+        if permanent:
+            batch.delete_schema(subject, stored.version)
+            if len(self._state.versions(subject)) == 1:
+                batch.delete_settings(subject)
+        else:
+            batch.put_schema(stored.with_deleted(True))
+        return batch.decision(lambda: stored.version)
+
+    def _to_delete(self, subject: str, number: int, *, permanent: bool) -> StoredSchema:
+        stored = stored_version(self._state, subject, number, deleted=True)
+        if stored is None:
+            if not self._state.has_subjects(subject, deleted=True):
+                raise subject_not_found(subject)
+            raise version_not_found(number)
+        if stored.deleted and not permanent:
+            raise RegistryError(
+                ErrorCode.VERSION_SOFT_DELETED,
+                f"Subject '{subject}' Version {number} was soft deleted.Set permanent=true to delete permanently",
+            )
+        return stored
+
+
+def formatted_text(parts: Parts, stored: StoredSchema, form: str) -> str:
+    """The text of a version in the form that a request's ``format`` names.
+
+    Raises RegistryError (42201) when it cannot be parsed."""
+    return parts.parser.parse_stored(stored).formatted(form) if form.strip() else stored.text
+
+
+def qualified_references(stored: StoredSchema, reference_format: str) -> dict[str, Answer]:
+    """The references with the contexts in their names, where ``referenceFormat`` asks for them."""
+    if reference_format != "qualified" or not QualifiedSubject.parse(stored.subject).qualified_context:
+        return {}
+    qualified = [
+        SchemaReference(each.name, str(qualify(stored.subject, each.subject)), each.version)
+        for each in stored.references
+    ]
+    return {"references": references_to_json(qualified)} if qualified else {}

@@ -2,9 +2,20 @@
 
 from collections.abc import Mapping
 
+from ..errors import ErrorCode, RegistryError
+from .batch import Batch
 from .decisions import Answer, Decision
+from .finder import Candidate, Finder
+from .keys import Key, KeyType
+from .paging import page
 from .parts import Parts
+from .qualified_subject import QualifiedSubject
+from .qualified_subject import normalize as normal_name
 from .requests import RegisterRequest
+from .searches import matches_prefix
+from .stored_schema import StoredSchema
+from .subject_versions import formatted_text
+from .versions import read_only, subject_not_found
 
 __all__ = ["Subjects"]
 
@@ -12,8 +23,10 @@ __all__ = ["Subjects"]
 class Subjects:
     """Lists and deletes subjects, and looks schemas up in them."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, finder: Finder) -> None:
         self._parts = parts
+        self._state = parts.state
+        self._finder = finder
 
     def names(
         self,
@@ -25,7 +38,14 @@ class Subjects:
         limit: int = -1,
     ) -> list[str]:
         """GET /subjects."""
-        raise NotImplementedError
+        found = []
+        for subject in self._state.subjects(None, deleted=True):
+            if not matches_prefix(subject, subject_prefix):
+                continue
+            is_deleted = self._state.latest(subject) is None
+            if is_deleted if deleted_only else (deleted or not is_deleted):
+                found.append(subject)
+        return page(sorted(found), offset, limit)
 
     def look_up(
         self,
@@ -37,14 +57,84 @@ class Subjects:
         form: str = "",
     ) -> dict[str, Answer]:
         """POST /subjects/{subject}: the version under which a schema is registered."""
-        raise NotImplementedError
+        subject = normal_name(subject)
+        found = self._look_up(subject, request, normalize=normalize, deleted=deleted)
+        if found is None and not QualifiedSubject.parse(subject).qualified_context:
+            for context in self._state.contexts():
+                try:
+                    found = self._look_up(f":{context}:{subject}", request, normalize=normalize, deleted=deleted)
+                except RegistryError:  # there it refers to what is not there
+                    continue
+                if found is not None:
+                    break
+        return self._found(found, subject, deleted=deleted, form=form)
 
     def latest_with_metadata(
         self, subject: str, properties: Mapping[str, str], *, deleted: bool = False, form: str = ""
     ) -> dict[str, Answer]:
         """GET /subjects/{subject}/metadata?key=...&value=...: the latest version with these."""
-        raise NotImplementedError
+        subject = normal_name(subject)
+        wanted = set(properties.items())
+        versions = self._finder.descending(subject, deleted=deleted)
+        with_metadata = (each for each in versions if each.metadata is not None)
+        found = next(
+            (each for each in with_metadata if each.metadata and wanted <= set(each.metadata.properties)), None
+        )
+        return self._found(found, subject, deleted=deleted, form=form)
 
     def delete(self, subject: str, *, permanent: bool = False) -> Decision:
         """DELETE /subjects/{subject}: the answer is the list of versions."""
-        raise NotImplementedError
+        subject = normal_name(subject)
+        versions = sorted(self._state.versions(subject).items())
+        if not versions:
+            raise subject_not_found(subject)
+        if not permanent and all(stored.deleted for _, stored in versions):
+            message = f"Subject '{subject}' was soft deleted.Set permanent=true to delete permanently"
+            raise RegistryError(ErrorCode.SUBJECT_SOFT_DELETED, message)
+        if self._parts.mode_in_scope(subject).is_read_only:
+            raise read_only(subject)
+        numbers = [number for number, stored in versions if permanent or not stored.deleted]
+        for number in numbers:
+            self._check_deletion(subject, number, permanent=permanent)
+        batch = Batch(self._state)
+        if permanent:
+            # From the highest: versions may refer to those below them.
+            for number in reversed(numbers):
+                batch.delete_schema(subject, number)
+            batch.delete_settings(subject)
+        else:
+            # Up to the highest of all, deleted or not: the record takes the place of one before,
+            # and compaction must not bring back what that one deleted.
+            batch.delete_subject(subject, versions[-1][0])
+        return batch.decision(lambda: numbers)
+
+    def _look_up(
+        self, subject: str, request: RegisterRequest, *, normalize: bool, deleted: bool
+    ) -> StoredSchema | None:
+        config = self._parts.config_in_scope(subject)
+        normalize = normalize or bool(config.normalize)
+        candidate = Candidate.of(subject, request)
+        found = self._finder.find(candidate, normalize=normalize, deleted=deleted)
+        latest = self._state.latest(subject)
+        if found is not None or latest is None:
+            return found
+        # A registration would take these from the version before, and from the configuration.
+        populated = candidate.populated(config, latest, None)
+        return None if populated == candidate else self._finder.find(populated, normalize=normalize, deleted=deleted)
+
+    def _found(self, found: StoredSchema | None, subject: str, *, deleted: bool, form: str) -> dict[str, Answer]:
+        if found is not None:
+            return found.to_json() | {"schema": formatted_text(self._parts, found, form)}
+        if not self._state.has_subjects(subject, deleted=deleted):
+            raise subject_not_found(subject)
+        raise RegistryError(ErrorCode.SCHEMA_NOT_FOUND, "Schema not found")
+
+    def _check_deletion(self, subject: str, number: int, *, permanent: bool) -> None:
+        referrers = self._state.referrers(subject, number)
+        if any(each.subject != subject and (permanent or not each.deleted) for each in referrers):
+            key = Key(KeyType.SCHEMA, subject, number)
+            raise RegistryError(ErrorCode.REFERENCE_EXISTS, f"One or more references exist to the schema {key}.")
+        stored = self._state.stored(subject, number)
+        if permanent and stored is not None and not stored.deleted:
+            message = f"Subject '{subject}' was not deleted first before being permanently deleted"
+            raise RegistryError(ErrorCode.SUBJECT_NOT_SOFT_DELETED, message)

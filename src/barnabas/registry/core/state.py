@@ -1,0 +1,273 @@
+"""The state that the log of ``_schemas`` makes (Confluent's KafkaStore and InMemoryCache).
+
+Only ``apply`` changes it, record by record. Two logs make the same state if one is the compacted
+form of the other. For that each rule below looks at the state alone, in the order of the log:
+
+- the last record of a key holds; DELETE_SUBJECT marks the versions that are there;
+- an id that has a schema is not taken by another schema. The first one in the log has it; a later
+  record, which only a second writer can have written, is passed over, and its key is repaired."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from .config_value import ConfigValue, InvalidLevelError
+from .context_index import ContextIndex, SubjectVersion
+from .decisions import LogRecord, NewRecord
+from .json_values import ShapeError, integer, items, optional_string
+from .keys import Key, KeyType, decode_json, decode_key, encode_key
+from .mode_value import Mode
+from .qualified_subject import DEFAULT_CONTEXT, QualifiedSubject, context_of, is_in_scope, qualify
+from .small_records import kept_id_record
+from .stored_schema import StoredSchema
+
+__all__ = ["RegistryState"]
+
+
+class RegistryState:
+    """Subjects with their versions, configurations, modes, contexts, and ids."""
+
+    def __init__(self) -> None:
+        self.skipped_records = 0
+        self._subjects: dict[str, dict[int, StoredSchema]] = {}
+        self._contexts: dict[str, ContextIndex] = {}
+        self._context_records: set[str] = set()
+        self._referrers: dict[SubjectVersion, set[SubjectVersion]] = {}
+        self._configs: dict[str | None, ConfigValue] = {}
+        self._modes: dict[str | None, Mode] = {}
+        self._other_forms: dict[Key, set[bytes]] = {}
+        self._to_repair: dict[bytes, Key] = {}
+        self._appliers: dict[KeyType, Callable[[Key, object, int], None]] = {
+            KeyType.SCHEMA: self._apply_schema,
+            KeyType.CONFIG: self._apply_config,
+            KeyType.MODE: self._apply_mode,
+            KeyType.DELETE_SUBJECT: self._apply_delete_subject,
+            KeyType.CLEAR_SUBJECT: self._apply_clear_subject,
+            KeyType.CONTEXT: self._apply_context,
+            KeyType.NOOP: self._apply_noop,
+        }
+
+    # The log
+
+    def apply(self, record: LogRecord) -> str | None:
+        """Apply the next record; the answer is a line for the log when it was skipped."""
+        if record.key is None:
+            return self._skipped(record, "it has no key")
+        try:
+            key = decode_key(record.key)
+            if record.value is None:
+                self._delete(key)
+            else:
+                value = None if key.type is KeyType.NOOP and key.name is None else decode_json(record.value)
+                self._appliers[key.type](key, value, record.timestamp_ms)
+        except _TakenIdError as error:
+            self._to_repair[record.key] = error.key
+            return self._skipped(record, str(error))
+        except InvalidLevelError as error:
+            return self._skipped(record, f"{error} is no level of compatibility")
+        except ShapeError as error:
+            return self._skipped(record, str(error))
+        self._to_repair.pop(record.key, None)
+        self._note_form(key, record.key, is_there=record.value is not None)
+        return None
+
+    def repairs(self) -> tuple[NewRecord, ...]:
+        """Records that a leader writes to undo what a second writer wrote."""
+        kept = [
+            kept_id_record(context, index.max_id)
+            for context, index in sorted(self._contexts.items())
+            if index.forgets_highest({})
+        ]
+        return (*kept, *(NewRecord(raw, self._current_value(key)) for raw, key in self._to_repair.items()))
+
+    def forms(self, key: Key) -> tuple[bytes, ...]:
+        """All bytes under which the log may hold a key; Confluent's first."""
+        return (encode_key(key), *sorted(self._other_forms.get(key, ())))
+
+    # Schemas
+
+    def versions(self, subject: str) -> dict[int, StoredSchema]:
+        """The versions of a subject by number, in no order. Not to be changed."""
+        return self._subjects.get(subject, {})
+
+    def stored(self, subject: str, version: int) -> StoredSchema | None:
+        return self._subjects.get(subject, {}).get(version)
+
+    def latest(self, subject: str) -> StoredSchema | None:
+        """The highest version that is not deleted."""
+        live = (each for each in self.versions(subject).values() if not each.deleted)
+        return max(live, key=lambda each: each.version, default=None)
+
+    def has_subjects(self, scope: str | None, *, deleted: bool) -> bool:
+        """Whether a subject, or any in a context or in all, has a version."""
+        return any(True for _ in self.subjects(scope, deleted=deleted))
+
+    def subjects(self, scope: str | None, *, deleted: bool) -> Iterator[str]:
+        """The subjects that a scope means and that have a version."""
+        if scope is not None and not QualifiedSubject.parse(scope).is_context:
+            names = [scope] if scope in self._subjects else []
+        else:
+            names = [name for name in self._subjects if is_in_scope(name, scope)]
+        for name in names:
+            if deleted or self.latest(name) is not None:
+                yield name
+
+    def all_subjects(self) -> Iterable[str]:
+        return self._subjects
+
+    def holders(self, context: str, schema_id: int) -> list[StoredSchema]:
+        """The versions with an id, by subject and number."""
+        index = self._contexts.get(context)
+        return (
+            [] if index is None else [self._subjects[name][number] for name, number in sorted(index.holders(schema_id))]
+        )
+
+    def ids(self, context: str, digest: bytes) -> list[int]:
+        """The ids of a schema in a context, lowest first."""
+        index = self._contexts.get(context)
+        return [] if index is None else list(index.ids(digest))
+
+    def referrers(self, subject: str, version: int) -> list[StoredSchema]:
+        """The versions that refer to a version, by subject and number."""
+        return [self._subjects[name][number] for name, number in sorted(self._referrers.get((subject, version), ()))]
+
+    def max_id(self, context: str) -> int:
+        """The highest id that was ever given in a context; 0 if none was."""
+        index = self._contexts.get(context)
+        return 0 if index is None else index.max_id
+
+    def contexts_that_forget(self, changes: dict[SubjectVersion, int | None]) -> list[str]:
+        """The contexts whose highest id would be forgotten: versions get other ids, or none."""
+        by_context: dict[str, dict[SubjectVersion, int | None]] = {}
+        for (subject, version), schema_id in changes.items():
+            by_context.setdefault(context_of(subject), {})[subject, version] = schema_id
+        indexed = sorted(by_context.keys() & self._contexts.keys())
+        return [name for name in indexed if self._contexts[name].forgets_highest(by_context[name])]
+
+    # Contexts, configurations and modes
+
+    def contexts(self) -> list[str]:
+        """The contexts but for the default one, in the order of their names.
+
+        Those of registries that write no records of contexts are known by their subjects."""
+        with_subjects = {name for name, index in self._contexts.items() if not index.is_empty}
+        return sorted((self._context_records | with_subjects) - {DEFAULT_CONTEXT})
+
+    def has_context_record(self, context: str) -> bool:
+        return context in self._context_records
+
+    def config(self, subject: str | None) -> ConfigValue | None:
+        return self._configs.get(subject)
+
+    def configs(self) -> dict[str | None, ConfigValue]:
+        """All configurations. Not to be changed."""
+        return self._configs
+
+    def mode(self, subject: str | None) -> Mode | None:
+        return self._modes.get(subject)
+
+    def modes(self) -> dict[str | None, Mode]:
+        """All modes. Not to be changed."""
+        return self._modes
+
+    # Appliers
+
+    def _apply_schema(self, key: Key, value: object, timestamp_ms: int) -> None:
+        stored = StoredSchema.decode(key, value, timestamp_ms)
+        context = context_of(stored.subject)
+        for holder in self.holders(context, stored.id)[:1]:
+            if not holder.is_same_schema(stored):
+                raise _TakenIdError(key, stored.id, holder)
+        self._remove_schema(stored.subject, stored.version)
+        self._contexts.setdefault(context, ContextIndex()).add(stored)
+        self._subjects.setdefault(stored.subject, {})[stored.version] = stored
+        for target in _targets(stored):
+            self._referrers.setdefault(target, set()).add((stored.subject, stored.version))
+
+    def _remove_schema(self, subject: str, version: int) -> None:
+        stored = self.stored(subject, version)
+        if stored is None:
+            return
+        self._contexts[context_of(subject)].remove(stored)
+        for target in _targets(stored):
+            referrers = self._referrers.get(target, set())
+            referrers.discard((subject, version))
+            if not referrers:
+                self._referrers.pop(target, None)
+        del self._subjects[subject][version]
+        if not self._subjects[subject]:
+            del self._subjects[subject]
+
+    def _apply_config(self, key: Key, value: object, _timestamp_ms: int) -> None:
+        self._configs[key.name] = ConfigValue.decode(value)
+
+    def _apply_mode(self, key: Key, value: object, _timestamp_ms: int) -> None:
+        text = optional_string(items(value, "the value"), "mode") or ""
+        if text not in Mode.__members__:
+            raise ShapeError(f"{text or 'none'} is no mode")
+        self._modes[key.name] = Mode[text]
+
+    def _apply_delete_subject(self, key: Key, value: object, _timestamp_ms: int) -> None:
+        last = integer(items(value, "the value").get("version"), "version", 0)
+        versions = self._subjects.get(key.name or "", {})
+        for number, stored in versions.items():
+            if number <= last and not stored.deleted:
+                versions[number] = stored.with_deleted(True)
+
+    def _apply_clear_subject(self, key: Key, _value: object, _timestamp_ms: int) -> None:
+        gone = [
+            (subject, number)
+            for subject in self.subjects(key.name, deleted=True)
+            for number, stored in self.versions(subject).items()
+            if stored.deleted
+        ]
+        for subject, number in gone:
+            self._remove_schema(subject, number)
+
+    def _apply_context(self, key: Key, _value: object, _timestamp_ms: int) -> None:
+        self._context_records.add(key.name or DEFAULT_CONTEXT)
+
+    def _apply_noop(self, key: Key, value: object, _timestamp_ms: int) -> None:
+        if key.name is not None:
+            highest = integer(items(value, "the value").get("maxId"), "maxId", 0)
+            self._contexts.setdefault(key.name, ContextIndex()).keep_id(highest)
+
+    def _delete(self, key: Key) -> None:
+        if key.type is KeyType.SCHEMA:
+            self._remove_schema(key.name or "", key.version)
+        elif key.type is KeyType.CONFIG:
+            self._configs.pop(key.name, None)
+        elif key.type is KeyType.MODE:
+            self._modes.pop(key.name, None)
+        elif key.type is KeyType.CONTEXT:
+            self._context_records.discard(key.name or DEFAULT_CONTEXT)
+
+    def _note_form(self, key: Key, raw: bytes, *, is_there: bool) -> None:
+        if raw == encode_key(key):
+            return
+        if is_there:
+            self._other_forms.setdefault(key, set()).add(raw)
+        elif key in self._other_forms:
+            self._other_forms[key].discard(raw)
+
+    def _current_value(self, key: Key) -> bytes | None:
+        stored = self.stored(key.name or "", key.version)
+        return None if stored is None else stored.encode()
+
+    def _skipped(self, record: LogRecord, reason: str) -> str:
+        self.skipped_records += 1
+        return f"Skipping the record at offset {record.offset}: {reason}"
+
+
+class _TakenIdError(Exception):
+    """A record gives an id to another schema than the one that has it."""
+
+    def __init__(self, key: Key, schema_id: int, holder: StoredSchema) -> None:
+        super().__init__(
+            f"id {schema_id} of version {key.version} of {key.name} belongs to another schema, "
+            f"version {holder.version} of {holder.subject}; two registries wrote at once"
+        )
+        self.key = key
+
+
+def _targets(stored: StoredSchema) -> Iterator[SubjectVersion]:
+    for reference in stored.references:
+        yield str(qualify(stored.subject, reference.subject)), reference.version
