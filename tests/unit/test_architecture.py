@@ -61,6 +61,13 @@ EDGE_PATHS = (
     "mirror/",
     "net/",
     "pipelines/",
+    "registry/http/forwarding.py",
+    "registry/http/service.py",
+    "registry/server.py",
+    "registry/storage/elector.py",
+    "registry/storage/reader.py",
+    "registry/storage/service.py",
+    "registry/storage/writer.py",
     "testing/",
 )
 # Commands are programs, and Spark is everywhere in pipelines: both are edges, but for

@@ -1,1 +1,4 @@
-"""The topic ``_schemas``, and the election of the instance that writes it."""
+"""The topic ``_schemas``, and the election of the instance that writes it.
+
+In Confluent's registry: `KafkaStore`, and the package ``leaderelector.kafka``.
+"""
