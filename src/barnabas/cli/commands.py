@@ -49,6 +49,12 @@ COMMANDS = {
         scripts=("kafka-server-start",),
         classes=("kafka.Kafka",),
     ),
+    "registry": CommandEntry(
+        "servers.registry",
+        "start a schema registry that speaks Confluent's REST API",
+        scripts=("schema-registry-start",),
+        classes=("io.confluent.kafka.schemaregistry.rest.SchemaRegistryMain",),
+    ),
     "overview": CommandEntry("cluster.overview", "show a cluster at a glance: brokers, topics, groups with their lag"),
     "tail": CommandEntry("console.tail", "show the last records of a topic, and those that come"),
     "cat": CommandEntry("console.cat", "copy standard input to a topic, or a topic to standard output, as kcat does"),

@@ -1,0 +1,25 @@
+"""What the HTTP side of a registry is given: addresses, who may use it, and limits."""
+
+from dataclasses import dataclass
+
+__all__ = ["HttpSettings"]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """Named as Confluent's properties."""
+
+    request_timeout_ms: int = 60_000
+    """How long a request may take, from its first line to the answer."""
+    max_body_bytes: int = 4 * 1024 * 1024
+    """The largest body of a request (``size.limit.filter.max.request.body.size``)."""
+    leader_connect_timeout_ms: int = 10_000
+    leader_read_timeout_ms: int = 60_000
+    leader_ca_location: str = ""
+    """Certificates with which the leader's is verified; empty for those of the system."""
+    group_id: str = "schema-registry"
+    """What the registry is called in ``/v1/metadata/id``."""
+    is_read_only: bool = False
+    """Whether this instance refuses all that writes."""
+    read_only_users: frozenset[str] = frozenset()
+    """Users who may only read."""
