@@ -1,7 +1,7 @@
 """`LeaderElector`: the thread that keeps an instance in the registry's group.
 
-It sends what `RegistryMembership` asks, over a connection of our own to the coordinator, and reports
-each change of who leads. In Confluent's registry: `KafkaGroupLeaderElector`.
+It sends what `RegistryMembership` asks, over a connection of our own to the coordinator, and
+reports each change of who leads. In Confluent's registry: `KafkaGroupLeaderElector`.
 """
 
 import logging
