@@ -65,9 +65,9 @@ class Batch:
 
     def delete_settings(self, subject: str) -> None:
         """A subject without versions keeps neither configuration nor mode."""
-        if self._state.mode(subject) is not None:
+        if self._state.scoped.mode(subject) is not None:
             self.delete_mode(subject)
-        if self._state.config(subject) is not None:
+        if self._state.scoped.config(subject) is not None:
             self.delete_config(subject)
 
     def decision(self, answer: Callable[[], Answer]) -> Decision:

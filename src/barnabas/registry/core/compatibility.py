@@ -49,7 +49,7 @@ class Compatibility:
         normalize: bool,
         verbose: bool,
     ) -> dict[str, Answer]:
-        config = self._parts.config_in_scope(subject)
+        config = self._parts.scoped.config_in_scope(subject)
         candidate = Candidate.of(subject, request)
         try:
             if candidate.is_empty:

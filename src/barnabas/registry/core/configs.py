@@ -24,7 +24,9 @@ class Configs:
     def get(self, subject: str | None = None, *, default_to_global: bool = False) -> dict[str, Answer]:
         """GET /config and /config/{subject}."""
         scope = scope_of(subject)
-        config = self._parts.config_in_scope(scope) if default_to_global else self._parts.own_config(scope)
+        config = (
+            self._parts.scoped.config_in_scope(scope) if default_to_global else self._parts.scoped.own_config(scope)
+        )
         if config is None:
             raise RegistryError(
                 ErrorCode.SUBJECT_COMPATIBILITY_NOT_CONFIGURED,
@@ -35,7 +37,7 @@ class Configs:
     def update(self, subject: str | None, body: object) -> Decision:
         """PUT /config and /config/{subject} with a decoded body; the answer is the merged one."""
         scope = scope_of(subject)
-        old = self._state.config(scope) or ConfigValue()
+        old = self._state.scoped.config(scope) or ConfigValue()
         try:
             config = old.update(body)
         except InvalidLevelError:
@@ -50,7 +52,7 @@ class Configs:
         checked(config.override_rule_set)
         if scope is not None and not is_valid_subject(scope, for_schemas=False):
             raise RegistryError(ErrorCode.INVALID_SUBJECT, f"The specified subject '{scope}' is not a valid.")
-        if self._parts.mode_in_scope(scope).is_read_only:
+        if self._parts.scoped.mode_in_scope(scope).is_read_only:
             raise read_only(scope)
         batch = Batch(self._state)
         batch.put_config(scope, config)
@@ -59,12 +61,12 @@ class Configs:
     def delete(self, subject: str | None = None) -> Decision:
         """DELETE /config and /config/{subject}; the answer is what was set."""
         scope = scope_of(subject)
-        config = self._parts.own_config(scope)
+        config = self._parts.scoped.own_config(scope)
         if config is None:
             raise subject_not_found(str(scope))
-        if self._parts.mode_in_scope(scope).is_read_only:
+        if self._parts.scoped.mode_in_scope(scope).is_read_only:
             raise read_only(scope)
         batch = Batch(self._state)
-        if self._state.config(scope) is not None:
+        if self._state.scoped.config(scope) is not None:
             batch.delete_config(scope)
         return batch.decision(config.to_json)

@@ -119,7 +119,7 @@ class Finder:
         parsed = self._parts.parser.parse(
             candidate.subject, candidate.schema_type, candidate.text or "", candidate.references, is_new=is_new
         )
-        mode = self._parts.mode_in_scope(candidate.subject)
+        mode = self._parts.scoped.mode_in_scope(candidate.subject)
         if normalize and mode not in (Mode.IMPORT, Mode.FORWARD):
             try:
                 parsed = parsed.normalized()

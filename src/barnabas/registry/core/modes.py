@@ -24,7 +24,7 @@ class Modes:
     def get(self, subject: str | None = None, *, default_to_global: bool = False) -> dict[str, Answer]:
         """GET /mode and /mode/{subject}."""
         scope = scope_of(subject)
-        mode = self._parts.mode_in_scope(scope) if default_to_global else self._parts.own_mode(scope)
+        mode = self._parts.scoped.mode_in_scope(scope) if default_to_global else self._parts.scoped.own_mode(scope)
         if mode is None:
             raise RegistryError(
                 ErrorCode.SUBJECT_MODE_NOT_CONFIGURED,
@@ -40,29 +40,29 @@ class Modes:
         mode = _mode_of(body)
         self._check_mutability()
         batch = Batch(self._state)
-        if mode is Mode.IMPORT and self._parts.mode_in_scope(scope) is not Mode.IMPORT and not force:
+        if mode is Mode.IMPORT and self._parts.scoped.mode_in_scope(scope) is not Mode.IMPORT and not force:
             self._clear_for_import(scope, batch)
         if mode is not None:
             batch.put_mode(scope, mode)
-        elif self._state.mode(scope) is not None:
+        elif self._state.scoped.mode(scope) is not None:
             batch.delete_mode(scope)
         return batch.decision(lambda: {"mode": mode})
 
     def delete(self, subject: str | None = None, *, recursive: bool = False) -> Decision:
         """DELETE /mode and /mode/{subject}; the answer is what was set."""
         scope = scope_of(subject)
-        mode = self._parts.own_mode(scope)
+        mode = self._parts.scoped.own_mode(scope)
         if mode is None and not recursive:
             raise subject_not_found(str(scope))
         self._check_mutability()
         named = QualifiedSubject.parse(scope or "")
         names = [scope]
         if recursive and named.is_context:
-            inside = [name for name in self._state.modes() if name is not None and name != scope]
+            inside = [name for name in self._state.scoped.modes() if name is not None and name != scope]
             names.extend(sorted(each for each in inside if QualifiedSubject.parse(each).context == named.context))
         batch = Batch(self._state)
         for name in names:
-            if self._state.mode(name) is not None:
+            if self._state.scoped.mode(name) is not None:
                 batch.delete_mode(name)
         return batch.decision(lambda: {} if mode is None else {"mode": mode})
 

@@ -31,7 +31,7 @@ class Registrar:
         self._finder = finder
 
     def register(self, subject: str, request: RegisterRequest, *, normalize: bool, force: bool) -> Decision:
-        config = self._parts.config_in_scope(subject)
+        config = self._parts.scoped.config_in_scope(subject)
         normalize = normalize or bool(config.normalize)
         candidate = Candidate.of(subject, request)
         if not config.has_defaults_or_overrides:
@@ -39,7 +39,7 @@ class Registrar:
             if existing is not None:
                 return _answered(existing)
         self._check_mode(subject, request)
-        is_import = self._parts.mode_in_scope(subject) is Mode.IMPORT
+        is_import = self._parts.scoped.mode_in_scope(subject) is Mode.IMPORT
         next_version = max(self._parts.state.versions(subject), default=0) + 1
         live = self._finder.descending(subject, deleted=False)
         if not is_import:
@@ -87,7 +87,7 @@ class Registrar:
         return None, request.id
 
     def _check_mode(self, subject: str, request: RegisterRequest) -> None:
-        mode = self._parts.mode_in_scope(subject)
+        mode = self._parts.scoped.mode_in_scope(subject)
         if mode.is_read_only:
             raise read_only(subject)
         needed, name = (Mode.IMPORT, "import") if request.id >= 0 else (Mode.READWRITE, "read-write")

@@ -146,7 +146,7 @@ class Schemas:
     def _aliases(self, prefix: str) -> dict[str, list[str]]:
         """The subjects that are meant by others' configurations, with those others."""
         found: dict[str, list[str]] = {}
-        for subject, config in sorted(self._state.configs().items(), key=lambda each: each[0] or ""):
+        for subject, config in sorted(self._state.scoped.configs().items(), key=lambda each: each[0] or ""):
             if subject is not None and config.alias and matches_prefix(subject, prefix):
                 found.setdefault(str(qualify(subject, config.alias)), []).append(subject)
         return found

@@ -4,11 +4,16 @@ Only ``apply`` changes it, record by record. Two logs make the same state if one
 form of the other. For that each rule below looks at the state alone, in the order of the log:
 
 - the last record of a key holds; DELETE_SUBJECT marks the versions that are there;
-- an id that has a schema is not taken by another schema. The first one in the log has it; a later
-  record, which only a second writer can have written, is passed over, and its key is repaired."""
+- an id that has a schema is not taken by another schema: the first one in the log has it;
+- a version that is there gets another schema only in IMPORT mode.
+
+A record against the last two, which only a second writer can have written, is passed over, and the
+leader repairs its key. Until then compaction must leave it alone, because it would keep that record
+and drop the one before: the topic's ``min.compaction.lag.ms`` gives the leader its time."""
 
 from collections.abc import Callable, Iterable, Iterator
 
+from ..formats.schema import CompatibilityLevel
 from .config_value import ConfigValue, InvalidLevelError
 from .context_index import ContextIndex, SubjectVersion
 from .decisions import LogRecord, NewRecord
@@ -16,6 +21,7 @@ from .json_values import ShapeError, integer, items, optional_string
 from .keys import Key, KeyType, decode_json, decode_key, encode_key
 from .mode_value import Mode
 from .qualified_subject import DEFAULT_CONTEXT, QualifiedSubject, context_of, is_in_scope, qualify
+from .scoped_settings import ScopedSettings
 from .small_records import kept_id_record
 from .stored_schema import StoredSchema
 
@@ -25,14 +31,13 @@ __all__ = ["RegistryState"]
 class RegistryState:
     """Subjects with their versions, configurations, modes, contexts, and ids."""
 
-    def __init__(self) -> None:
+    def __init__(self, default_level: CompatibilityLevel) -> None:
+        self.scoped = ScopedSettings(default_level)
         self.skipped_records = 0
         self._subjects: dict[str, dict[int, StoredSchema]] = {}
         self._contexts: dict[str, ContextIndex] = {}
         self._context_records: set[str] = set()
         self._referrers: dict[SubjectVersion, set[SubjectVersion]] = {}
-        self._configs: dict[str | None, ConfigValue] = {}
-        self._modes: dict[str | None, Mode] = {}
         self._other_forms: dict[Key, set[bytes]] = {}
         self._to_repair: dict[bytes, Key] = {}
         self._appliers: dict[KeyType, Callable[[Key, object, int], None]] = {
@@ -58,7 +63,7 @@ class RegistryState:
             else:
                 value = None if key.type is KeyType.NOOP and key.name is None else decode_json(record.value)
                 self._appliers[key.type](key, value, record.timestamp_ms)
-        except _TakenIdError as error:
+        except _SecondWriterError as error:
             self._to_repair[record.key] = error.key
             return self._skipped(record, str(error))
         except InvalidLevelError as error:
@@ -142,7 +147,7 @@ class RegistryState:
         indexed = sorted(by_context.keys() & self._contexts.keys())
         return [name for name in indexed if self._contexts[name].forgets_highest(by_context[name])]
 
-    # Contexts, configurations and modes
+    # Contexts
 
     def contexts(self) -> list[str]:
         """The contexts but for the default one, in the order of their names.
@@ -154,33 +159,28 @@ class RegistryState:
     def has_context_record(self, context: str) -> bool:
         return context in self._context_records
 
-    def config(self, subject: str | None) -> ConfigValue | None:
-        return self._configs.get(subject)
-
-    def configs(self) -> dict[str | None, ConfigValue]:
-        """All configurations. Not to be changed."""
-        return self._configs
-
-    def mode(self, subject: str | None) -> Mode | None:
-        return self._modes.get(subject)
-
-    def modes(self) -> dict[str | None, Mode]:
-        """All modes. Not to be changed."""
-        return self._modes
-
     # Appliers
 
     def _apply_schema(self, key: Key, value: object, timestamp_ms: int) -> None:
         stored = StoredSchema.decode(key, value, timestamp_ms)
         context = context_of(stored.subject)
-        for holder in self.holders(context, stored.id)[:1]:
-            if not holder.is_same_schema(stored):
-                raise _TakenIdError(key, stored.id, holder)
+        self._check_writer(key, stored, context)
         self._remove_schema(stored.subject, stored.version)
         self._contexts.setdefault(context, ContextIndex()).add(stored)
         self._subjects.setdefault(stored.subject, {})[stored.version] = stored
         for target in _targets(stored):
             self._referrers.setdefault(target, set()).add((stored.subject, stored.version))
+
+    def _check_writer(self, key: Key, stored: StoredSchema, context: str) -> None:
+        """Raises _SecondWriterError when the record contradicts what the log says before it."""
+        for holder in self.holders(context, stored.id)[:1]:
+            if not holder.is_same_schema(stored):
+                whose = f"version {holder.version} of {holder.subject}"
+                raise _SecondWriterError(key, f"its id {stored.id} belongs to another schema, {whose}")
+        old = self.stored(stored.subject, stored.version)
+        is_import = self.scoped.mode_in_scope(stored.subject) in (Mode.IMPORT, Mode.FORWARD)
+        if old is not None and old.id != stored.id and not is_import:
+            raise _SecondWriterError(key, f"the version is there already, with id {old.id}")
 
     def _remove_schema(self, subject: str, version: int) -> None:
         stored = self.stored(subject, version)
@@ -197,13 +197,13 @@ class RegistryState:
             del self._subjects[subject]
 
     def _apply_config(self, key: Key, value: object, _timestamp_ms: int) -> None:
-        self._configs[key.name] = ConfigValue.decode(value)
+        self.scoped.set_config(key.name, ConfigValue.decode(value))
 
     def _apply_mode(self, key: Key, value: object, _timestamp_ms: int) -> None:
         text = optional_string(items(value, "the value"), "mode") or ""
         if text not in Mode.__members__:
             raise ShapeError(f"{text or 'none'} is no mode")
-        self._modes[key.name] = Mode[text]
+        self.scoped.set_mode(key.name, Mode[text])
 
     def _apply_delete_subject(self, key: Key, value: object, _timestamp_ms: int) -> None:
         last = integer(items(value, "the value").get("version"), "version", 0)
@@ -234,9 +234,9 @@ class RegistryState:
         if key.type is KeyType.SCHEMA:
             self._remove_schema(key.name or "", key.version)
         elif key.type is KeyType.CONFIG:
-            self._configs.pop(key.name, None)
+            self.scoped.set_config(key.name, None)
         elif key.type is KeyType.MODE:
-            self._modes.pop(key.name, None)
+            self.scoped.set_mode(key.name, None)
         elif key.type is KeyType.CONTEXT:
             self._context_records.discard(key.name or DEFAULT_CONTEXT)
 
@@ -257,14 +257,11 @@ class RegistryState:
         return f"Skipping the record at offset {record.offset}: {reason}"
 
 
-class _TakenIdError(Exception):
-    """A record gives an id to another schema than the one that has it."""
+class _SecondWriterError(Exception):
+    """A record contradicts one before it, because two registries wrote at once."""
 
-    def __init__(self, key: Key, schema_id: int, holder: StoredSchema) -> None:
-        super().__init__(
-            f"id {schema_id} of version {key.version} of {key.name} belongs to another schema, "
-            f"version {holder.version} of {holder.subject}; two registries wrote at once"
-        )
+    def __init__(self, key: Key, reason: str) -> None:
+        super().__init__(f"{reason}; two registries wrote at once ({key})")
         self.key = key
 
 

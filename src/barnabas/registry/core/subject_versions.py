@@ -94,7 +94,7 @@ class SubjectVersions:
         subject = normal_name(subject)
         number = parse_version(version)
         stored = self._to_delete(subject, number, permanent=permanent)
-        if self._parts.mode_in_scope(subject).is_read_only:
+        if self._parts.scoped.mode_in_scope(subject).is_read_only:
             raise read_only(subject)
         if any(permanent or not each.deleted for each in self._state.referrers(subject, stored.version)):
             message = f"One or more references exist to the schema {stored.key}."

@@ -91,7 +91,7 @@ class Subjects:
         if not permanent and all(stored.deleted for _, stored in versions):
             message = f"Subject '{subject}' was soft deleted.Set permanent=true to delete permanently"
             raise RegistryError(ErrorCode.SUBJECT_SOFT_DELETED, message)
-        if self._parts.mode_in_scope(subject).is_read_only:
+        if self._parts.scoped.mode_in_scope(subject).is_read_only:
             raise read_only(subject)
         numbers = [number for number, stored in versions if permanent or not stored.deleted]
         for number in numbers:
@@ -111,7 +111,7 @@ class Subjects:
     def _look_up(
         self, subject: str, request: RegisterRequest, *, normalize: bool, deleted: bool
     ) -> StoredSchema | None:
-        config = self._parts.config_in_scope(subject)
+        config = self._parts.scoped.config_in_scope(subject)
         normalize = normalize or bool(config.normalize)
         candidate = Candidate.of(subject, request)
         found = self._finder.find(candidate, normalize=normalize, deleted=deleted)
