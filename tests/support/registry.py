@@ -7,6 +7,7 @@ import json
 import re
 import socket
 import threading
+import urllib.parse
 from collections.abc import Iterator
 from typing import Any, Self
 
@@ -20,6 +21,8 @@ class RegistryForTests:
 
     def __init__(self) -> None:
         self.schemas: dict[int, str] = {}
+        self.more: dict[int, dict[str, Any]] = {}
+        """What is said of schemas beside their texts: their types, references and rules."""
         self.asked: list[str] = []
         self.subjects: dict[str, set[int]] = {}
         self.logins: set[str] = set()
@@ -28,18 +31,29 @@ class RegistryForTests:
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 registry.asked.append(self.path)
-                schema = registry.schemas.get(int(self.path.partition("?")[0].rpartition("/")[2]))
-                self._answer(404 if schema is None else 200, {"schema": schema} if schema else {"error_code": 40403})
+                *_, subject, _, last = ["", "", *self.path.partition("?")[0].split("/")]
+                if self.path.startswith("/subjects/"):
+                    ids = sorted(registry.subjects.get(urllib.parse.unquote(subject), ()))
+                    version = len(ids) if last == "latest" else int(last)
+                    document = registry.document(dict(enumerate(ids, 1)).get(version))
+                    if document:
+                        document |= {"version": version, "subject": urllib.parse.unquote(subject)}
+                else:
+                    document = registry.document(int(last))
+                self._answer(200 if document else 404, document or {"error_code": 40403})
 
             def do_POST(self) -> None:
                 registry.asked.append(self.path)
                 registry.logins.add(self.headers.get("Authorization", ""))
-                schema = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["schema"]
-                schema_id = registry.id_of(self.path.split("/")[2], schema, registers=self.path.endswith("/versions"))
+                given = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                _, _, subject, *rest = urllib.parse.unquote(self.path.partition("?")[0]).split("/")
+                schema_id = registry.id_of(subject, given.pop("schema"), registers=bool(rest))
                 if schema_id is None:
                     self._answer(404, {"error_code": 40401, "message": "Subject not found."})
                 else:
-                    self._answer(200, {"id": schema_id})
+                    registry.more.setdefault(schema_id, given)
+                    version = sorted(registry.subjects[subject]).index(schema_id) + 1
+                    self._answer(200, {"id": schema_id, "version": version, "subject": subject})
 
             def _answer(self, status: int, document: dict[str, Any]) -> None:
                 self.send_response(status)
@@ -52,6 +66,12 @@ class RegistryForTests:
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.address = f"http://127.0.0.1:{self.server.server_port}"
         self._thread = threading.Thread(target=self.server.serve_forever)
+
+    def document(self, schema_id: int | None) -> dict[str, Any] | None:
+        """What is answered for a schema."""
+        if schema_id not in self.schemas:
+            return None
+        return {"id": schema_id, "schema": self.schemas[schema_id], **self.more.get(schema_id, {})}
 
     def id_of(self, subject: str, schema: str, *, registers: bool) -> int | None:
         """The schema's id; None for a subject that does not have it, and does not get it."""

@@ -273,3 +273,50 @@ def test_protobuf_is_decoded_from_a_file_and_from_a_registry(tmp_path: Path, reg
         decode(with_id(5, b"\x02\x06"))
     with pytest.raises(DecodingError, match="names no message of its schema"):
         decode(with_id(5, b"\x02\x01" + ORDER_BYTES))
+
+
+def test_references_of_avro_and_protobuf_are_resolved(registry: RegistryForTests) -> None:
+    """Also over several levels, and files of Google's own; one that is missing makes a bad row."""
+    shape = {"type": "record", "name": "s.Shape", "fields": [{"name": "id", "type": "long"}]}
+    line = {"type": "record", "name": "s.Line", "fields": [{"name": "shape", "type": "s.Shape"}]}
+    whole = {"type": "record", "name": "s.Whole", "fields": [{"name": "line", "type": "s.Line"}]}
+    registry.schemas = {1: json.dumps(shape), 2: json.dumps(line), 3: json.dumps(whole)}
+    registry.subjects = {"shape": {1}, "line": {2}}
+    to_shape, to_line = (
+        {"references": [{"name": f"s.{name}", "subject": name.lower(), "version": 1}]} for name in ("Shape", "Line")
+    )
+    registry.more = {2: to_shape, 3: to_line}
+    decode = open_decoder("avro", None, registry.address, None)
+    assert decode(with_id(3, b"\x0e")) == {"line": {"shape": {"id": 7}}}
+    other = descriptor_pb2.FileDescriptorProto(name="a/other.proto", package="a", syntax="proto3")
+    other.dependency.append("google/protobuf/timestamp.proto")
+    other.message_type.add(name="Other").field.add(
+        name="at", number=1, type=11, label=1, type_name=".google.protobuf.Timestamp"
+    )
+    file = descriptor_pb2.FileDescriptorProto(name="b.proto", package="b", syntax="proto3")
+    file.dependency.append("a/other.proto")
+    file.message_type.add(name="B").field.add(name="other", number=1, type=11, label=1, type_name=".a.Other")
+    for number, each in ((4, other), (5, file)):
+        registry.schemas[number] = base64.b64encode(each.SerializeToString()).decode()
+    registry.subjects["other"] = {4}
+    registry.more[5] = {
+        "schemaType": "PROTOBUF",
+        "references": [{"name": "a/other.proto", "subject": "other", "version": 1}],
+    }
+    read = open_decoder("protobuf", None, registry.address, None)
+    at = read(with_id(5, b"\0\x0a\x04\x0a\x02\x08\x01"))["other"]["at"]
+    assert at.isoformat() == "1970-01-01T00:00:01+00:00"
+    registry.schemas[6], registry.more[6] = (
+        json.dumps(line),
+        {"references": [{**to_shape["references"][0], "version": 9}]},
+    )
+    with pytest.raises(DecodingError, match="schema 6 refers to one that the registry does not have"):
+        decode(with_id(6, b"\x0e"))
+
+
+def test_an_encrypted_value_is_a_bad_row(registry: RegistryForTests) -> None:
+    """Its text would pass for the value."""
+    rule = {"name": "hide", "kind": "TRANSFORM", "mode": "WRITEREAD", "type": "ENCRYPT"}
+    registry.schemas, registry.more = {1: json.dumps(ORDER)}, {1: {"ruleSet": {"domainRules": [rule]}}}
+    with pytest.raises(DecodingError, match=r"schema 1: its values are encrypted by the rule hide \(ENCRYPT\)"):
+        open_decoder("avro", None, registry.address, None)(with_id(1, avro(ORDER, VALUES)))

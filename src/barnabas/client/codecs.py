@@ -22,10 +22,10 @@ In Kafka: `Serializer`, `Deserializer`.
 
 import json
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from barnabas.base.json_text import parse_json
 from barnabas.client.errors import ConfigurationError, SerializationError
@@ -41,7 +41,11 @@ __all__ = [
     "Decoder",
     "Deserializer",
     "Encoder",
+    "Place",
+    "RecordCodec",
+    "RecordDecoder",
     "Serializer",
+    "decoded",
     "decoder",
     "encoder",
     "load_dotted",
@@ -80,6 +84,29 @@ class Codec(Generic[V]):
     name: str
     encode: Callable[[V], bytes | None]
     decode: Callable[[bytes], V]
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Place(NamedTuple):
+    """Where a key or a value stands, for codecs that ask: its record's topic and headers.
+
+    "" is a topic that is not known. Headers are given to decoders only."""
+
+    topic: str = ""
+    is_key: bool = False
+    headers: Sequence[tuple[str, bytes | None]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RecordCodec(Codec[V]):
+    """A codec whose bytes depend on where they stand, too.
+
+    Producers and consumers call ``encode_at`` and ``decode_at`` instead of the other two."""
+
+    encode_at: Callable[[V, Place], bytes | None]
+    decode_at: Callable[[bytes, Place], V]
 
     def __repr__(self) -> str:
         return self.name
@@ -162,17 +189,20 @@ _JAVA_PACKAGES = ("org.apache.kafka.common.serialization.", "kafka.serializer.")
 _ROLES = ("Serializer", "Deserializer", "Encoder", "Decoder")
 
 
-def encoder(given: Any, name: str = "serializer.class") -> Encoder:
-    """The function that makes bytes, from a property's value.
+def encoder(given: Any, name: str = "serializer.class") -> Callable[..., bytes | None]:
+    """The function that makes bytes of a value, and of its topic where that is known, from a
+    property's value.
 
     None means the codec of text and bytes."""
     made: Encoder = _encode_text_or_bytes if given in (None, "") else _resolve(given, name, 0, "encode")
+    made_at = given.encode_at if isinstance(given, RecordCodec) else None
+    is_key = name.startswith("key.")
 
-    def encode(value: Any) -> bytes | None:
+    def encode(value: Any, topic: str = "") -> bytes | None:
         if value is None:
             return None
         try:
-            return made(value)
+            return made(value) if made_at is None else made_at(value, Place(topic, is_key))
         except SerializationError:
             raise
         except Exception as error:  # the user's code may raise anything
@@ -181,12 +211,37 @@ def encoder(given: Any, name: str = "serializer.class") -> Encoder:
     return encode
 
 
+class RecordDecoder:
+    """The decoder of a `RecordCodec`, for a key or for a value."""
+
+    __slots__ = ("_decode_at", "_is_key")
+
+    def __init__(self, codec: RecordCodec[Any], *, is_key: bool) -> None:
+        self._decode_at, self._is_key = codec.decode_at, is_key
+
+    def __call__(self, data: bytes) -> Any:
+        return self._decode_at(data, Place(is_key=self._is_key))
+
+    def at(self, data: bytes, topic: str, headers: Sequence[tuple[str, bytes | None]]) -> Any:
+        """What the bytes are in a record of the topic with these headers."""
+        return self._decode_at(data, Place(topic, self._is_key, headers))
+
+
 def decoder(given: Any, name: str = "deserializer.class") -> Decoder | None:
     """The function that takes bytes, from a property's value; None for bytes as they are.
 
-    Without a value: `STRING`."""
+    Without a value: `STRING`. Of a `RecordCodec` it is a `RecordDecoder`."""
+    if isinstance(given, RecordCodec):
+        return RecordDecoder(given, is_key=name.startswith("key."))
     made: Decoder = STRING.decode if given in (None, "") else _resolve(given, name, 1, "decode")
     return None if made is _unchanged else made
+
+
+def decoded(decode: Decoder | None, data: bytes | None, topic: str, headers: Sequence[tuple[str, bytes | None]]) -> Any:
+    """What a decoder of `decoder` makes of the key or the value of a record."""
+    if data is None or decode is None:
+        return data
+    return decode.at(data, topic, headers) if isinstance(decode, RecordDecoder) else decode(data)
 
 
 def _resolve(given: Any, name: str, side: int, method: str) -> Callable[[Any], Any]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from barnabas.base.record_times import known_time
-from barnabas.client.codecs import Decoder
+from barnabas.client.codecs import Decoder, RecordDecoder, decoded
 from barnabas.client.errors import DamagedBatchError, DeserializationError
 from barnabas.client.records import Record
 
@@ -24,6 +24,7 @@ class FetchedRecords:
 
     def __init__(self, decode_key: Decoder | None, decode: Decoder | None) -> None:
         self._decode_key, self._decode = decode_key, decode
+        self._asks_places = isinstance(decode_key, RecordDecoder) or isinstance(decode, RecordDecoder)
         self._held: list[Any] = []
         self.waiting: deque[Any] = deque()
         self.paused: set[Place] = set()
@@ -111,17 +112,24 @@ class FetchedRecords:
         self.handed_out[topic, partition] = message
         self._positions[topic, partition] = offset + 1
         kind, timestamp_ms = message.timestamp()
-        rest = (known_time(timestamp_ms) if kind else None, kind - 1, message.headers() or (), message.leader_epoch())
+        headers = message.headers() or ()
+        rest = (known_time(timestamp_ms) if kind else None, kind - 1, headers, message.leader_epoch())
         key, value = message.key(), message.value()
         try:
-            decoded_key = key if key is None or self._decode_key is None else self._decode_key(key)
+            if self._asks_places:
+                read_key = decoded(self._decode_key, key, topic, headers)
+            else:
+                read_key = key if key is None or self._decode_key is None else self._decode_key(key)
         except Exception as error:  # the user's code may raise anything
             raise _unreadable("key", Record(topic, partition, offset, key, value, *rest), error) from error
         try:
-            decoded = value if value is None or self._decode is None else self._decode(value)
+            if self._asks_places:
+                read = decoded(self._decode, value, topic, headers)
+            else:
+                read = value if value is None or self._decode is None else self._decode(value)
         except Exception as error:
             raise _unreadable("value", Record(topic, partition, offset, key, value, *rest), error) from error
-        return Record(topic, partition, offset, decoded_key, decoded, *rest)
+        return Record(topic, partition, offset, read_key, read, *rest)
 
 
 def _place(message: Any) -> Place:

@@ -279,7 +279,7 @@ class Producer(Generic[K_contra, V_contra]):
             optional["timestamp"] = timestamp_ms
         if headers:
             optional["headers"] = _header_list(headers)
-        encoded, encoded_key = self._encode(value), self._encode_key(key)
+        encoded, encoded_key = self._encode(value, topic), self._encode_key(key, topic)
         try:
             produce = self._routes[topic]
         except (KeyError, TypeError):

@@ -15,7 +15,7 @@ Kafka has no counterpart: Avro's Java library has limits for collections
 (``org.apache.avro.limits``).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,13 +42,17 @@ class _Node:
     parts: "list[_Node]" = field(default_factory=list)
 
 
-def avro_bounds(schema: Any) -> Callable[[bytes], None] | None:
+def avro_bounds(schema: Any, named: Iterable[Any] = ()) -> Callable[[bytes], None] | None:
     """What raises `AvroBoundsError` for a value of a schema, as its JSON has it.
 
-    None where no value can be out of bounds. Raises `AvroBoundsError` for a schema of too many
+    ``named`` are schemas whose types it may refer to, those that others refer to first. None where
+    no value can be out of bounds. Raises `AvroBoundsError` for a schema of too many
     levels. Other faults of a schema are left to fastavro.
     """
-    root = _Compiler().node(schema, "", 0)
+    compiler = _Compiler()
+    for each in named:
+        compiler.node(each, "", 0)
+    root = compiler.node(schema, "", 0)
     least = _LeastSizes()
     nodes = _all_nodes(root)
     try:

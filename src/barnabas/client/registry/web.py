@@ -8,6 +8,7 @@ Kafka has no counterpart.
 
 import base64
 import http.client
+import ssl
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -38,9 +39,14 @@ class _SameOrigin(urllib.request.HTTPRedirectHandler):
 _OPENER = urllib.request.build_opener(_SameOrigin)
 
 
-def open_request(request: urllib.request.Request, timeout_s: float) -> Any:
-    """Like ``urllib.request.urlopen``, without redirects to other servers."""
-    return _OPENER.open(request, timeout=timeout_s)
+def open_request(request: urllib.request.Request, timeout_s: float, tls: ssl.SSLContext | None = None) -> Any:
+    """Like ``urllib.request.urlopen``, without redirects to other servers.
+
+    ``tls`` has the certificates that are trusted; None for those that Python trusts."""
+    opener = _OPENER
+    if tls is not None:
+        opener = urllib.request.build_opener(_SameOrigin, urllib.request.HTTPSHandler(context=tls))
+    return opener.open(request, timeout=timeout_s)
 
 
 def split_login(url: str) -> tuple[str, str | None, str | None]:

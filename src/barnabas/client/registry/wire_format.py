@@ -2,6 +2,8 @@
 
     0          one byte
     id         four bytes, big endian: the schema's, in the registry
+    1, GUID    instead of both: one byte, and the sixteen of the schema's GUID, which is the same in
+               all registries. It may stand in a header (__value_schema_id) instead of the value
     indexes    Protobuf alone: which message of its file, as zigzag varints: how many numbers, then
                each. The first number is the index of a message in the file, the next the index of a
                message inside that one. One zero byte stands for [0], the first message
@@ -11,14 +13,16 @@ Kafka has no counterpart; Confluent's client has AbstractKafkaSchemaSerDe and Me
 """
 
 import struct
-from collections.abc import Sequence
 
 from barnabas.client.errors import ClientError
 
-__all__ = ["encode_message_indexes", "encode_schema_id", "split_message_indexes", "split_schema_id"]
+__all__ = ["GUID_MAGIC", "encode_schema_id", "split_guid", "split_message_indexes", "split_schema_id"]
 
 _HEADER = struct.Struct(">bI")
 _MAGIC = 0
+GUID_MAGIC = b"\1"
+_GUID_BYTES = 16
+_MOST_INDEXES = 1000
 _LONGEST_VARINT_BITS = 28
 _FIRST_MESSAGE = (0,)
 
@@ -35,11 +39,12 @@ def split_schema_id(data: bytes) -> tuple[int, bytes]:
     return _HEADER.unpack_from(data)[1], data[_HEADER.size :]
 
 
-def encode_message_indexes(indexes: Sequence[int]) -> bytes:
-    """The indexes of a Protobuf message, in their shortest form."""
-    if tuple(indexes) == _FIRST_MESSAGE:
-        return b"\0"
-    return b"".join(map(_varint, [len(indexes), *indexes]))
+def split_guid(data: bytes) -> tuple[bytes, bytes]:
+    """The schema's GUID, and what follows it. Raises `ClientError` for a value without one."""
+    end = len(GUID_MAGIC) + _GUID_BYTES
+    if len(data) < end or not data.startswith(GUID_MAGIC):
+        raise ClientError("it does not begin with a schema's id, as values of a registry do")
+    return data[len(GUID_MAGIC) : end], data[end:]
 
 
 def split_message_indexes(data: bytes) -> tuple[tuple[int, ...], bytes]:
@@ -49,21 +54,13 @@ def split_message_indexes(data: bytes) -> tuple[tuple[int, ...], bytes]:
     count, at = _read_varint(data, 0)
     if count == 0:
         return _FIRST_MESSAGE, data[at:]
+    if count > _MOST_INDEXES:
+        raise ClientError(f"it names a message by {count} indexes")
     indexes = []
     for _ in range(count):
         index, at = _read_varint(data, at)
         indexes.append(index)
     return tuple(indexes), data[at:]
-
-
-def _varint(number: int) -> bytes:
-    """A whole number from 0 on, zigzag, seven bits a byte."""
-    rest, out = number << 1, bytearray()
-    while rest > 0x7F:
-        out.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    out.append(rest)
-    return bytes(out)
 
 
 def _read_varint(data: bytes, at: int) -> tuple[int, int]:

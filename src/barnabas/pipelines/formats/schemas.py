@@ -8,11 +8,13 @@ write with a newer schema; columns that a record's schema lacks are null.
 
 import base64
 import io
+import re
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from barnabas.base.json_text import parse_json
 from barnabas.client.errors import ClientError, ConnectError
 from barnabas.client.registry.avro_bounds import avro_bounds
 from barnabas.client.registry.registry import SchemaRegistry, UnknownSchemaError, UnsupportedSchemaError
+from barnabas.client.registry.rules import rules_problem
 from barnabas.client.registry.wire_format import split_message_indexes, split_schema_id
 
 __all__ = [
@@ -80,7 +83,7 @@ class _Schemas:
 
     def __init__(self, address: str) -> None:
         self._registry = SchemaRegistry(address, timeout_s=_TIMEOUT_S)
-        self._found: dict[tuple[int, str], dict[str, Any]] = {}
+        self._found: dict[tuple[int, str], _SchemaTexts] = {}
         self._unknown: dict[tuple[int, str], tuple[float, str]] = {}
         """Until when an id is not asked for, and why."""
         self._misses: deque[float] = deque(maxlen=_MOST_MISSES)
@@ -93,15 +96,17 @@ class _Schemas:
         """See `ValueDecoder.expect`."""
         self._batch, self._often = values, None
 
-    def text(self, schema_id: int, kind: str, *, form: str = "") -> str:
-        """Raises `DecodingError` for an id that is unknown or of another kind,
-        `RegistryError` if there is no answer."""
+    def texts(self, schema_id: int, kind: str, *, form: str = "") -> "_SchemaTexts":
+        """Raises `DecodingError` for an id that is unknown or of another kind, and for a schema
+        with a rule that is not executed; `RegistryError` if there is no answer."""
         found = self._ask(schema_id, form)
-        if (other := found.get("schemaType", kind)) != kind:
+        if (other := found.kind or kind) != kind:
             raise DecodingError(f"the value's schema {schema_id} is one of {other}, not of {kind}")
-        return str(found["schema"])
+        if found.problem:
+            raise DecodingError(f"schema {schema_id}: {found.problem}")
+        return found
 
-    def _ask(self, schema_id: int, form: str) -> dict[str, Any]:
+    def _ask(self, schema_id: int, form: str) -> "_SchemaTexts":
         asked = (schema_id, form)
         if asked in self._found:
             return self._found[asked]
@@ -132,10 +137,11 @@ class _Schemas:
             self._often = frozenset(split_schema_id(start)[0] for start, count in often if count > 1)
         return schema_id in self._often
 
-    def _answer(self, schema_id: int, form: str) -> dict[str, Any]:
+    def _answer(self, schema_id: int, form: str) -> "_SchemaTexts":
         for pause_s in (*_PAUSES_S, None):
             try:
-                return self._registry.schema(schema_id, form=form)
+                found = self._registry.schema(schema_id, form=form)
+                named = self._references(schema_id, found, form)
             except UnknownSchemaError as error:
                 raise DecodingError(f"the registry has no schema {schema_id}") from error
             except UnsupportedSchemaError as error:
@@ -146,7 +152,29 @@ class _Schemas:
                 time.sleep(pause_s)
             except ClientError as error:
                 raise RegistryError(str(error)) from error
+            else:
+                problem = rules_problem(found.get("ruleSet"), writes=False)
+                return _SchemaTexts(str(found["schema"]), named, found.get("schemaType") or "", problem)
         raise AssertionError
+
+    def _references(self, schema_id: int, found: Mapping[str, Any], form: str) -> Mapping[str, str]:
+        try:
+            return self._registry.references(f"schema {schema_id}", found, form=form)
+        except UnknownSchemaError as error:
+            raise DecodingError(f"schema {schema_id} refers to one that the registry does not have: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _SchemaTexts:
+    """A schema of the registry."""
+
+    text: str
+    named: Mapping[str, str]
+    """The texts of those that it refers to, by name, those that others refer to first."""
+    kind: str
+    """AVRO, JSON, PROTOBUF; "" where the registry does not say."""
+    problem: str
+    """Why its values cannot be read, for all their bytes; "" if they can."""
 
 
 def open_decoder(kind: str, schema_file: str | None, registry: str | None, message: str | None) -> ValueDecoder:
@@ -195,9 +223,13 @@ def _avro_of_registry(schemas: _Schemas, own: Any) -> Decode:
     @cache
     def writer_schema(schema_id: int) -> tuple[Any, Callable[[bytes], None] | None]:
         try:
-            document = parse_json(schemas.text(schema_id, "AVRO"))
-            bounds = avro_bounds(document)
-            return parse_schema(document), bounds
+            found = schemas.texts(schema_id, "AVRO")
+            document, named = parse_json(found.text), [parse_json(each) for each in found.named.values()]
+            bounds = avro_bounds(document, named)
+            known: dict[str, Any] = {}
+            for each in named:
+                parse_schema(each, known)
+            return parse_schema(document, known), bounds
         except (ValueError, TypeError, KeyError, AttributeError, SchemaParseException, UnknownType) as error:
             raise DecodingError(f"the value's schema {schema_id} is no Avro schema: {error}") from error
 
@@ -328,15 +360,16 @@ def _protobuf_of_registry(schemas: _Schemas) -> Decode:
     @cache
     def decoder(schema_id: int, indexes: tuple[int, ...]) -> Decode:
         file = FileDescriptorProto()
-        text = schemas.text(schema_id, "PROTOBUF", form="serialized")
+        found = schemas.texts(schema_id, "PROTOBUF", form="serialized")
         try:
-            file.ParseFromString(base64.b64decode(text))
+            file.ParseFromString(base64.b64decode(found.text))
             inner = file.message_type[indexes[0]]
             names = [inner.name]
             for index in indexes[1:]:
                 inner = inner.nested_type[index]
                 names.append(inner.name)
-            return _protobuf(_message_class([*_well_known(file), file], ".".join(filter(None, [file.package, *names]))))
+            imported = _imported_files(file, found.named)
+            return _protobuf(_message_class([*imported, file], ".".join(filter(None, [file.package, *names]))))
         except (ValueError, TypeError, DecodeError) as error:
             # It is no base64, no file, or imports what is not there.
             raise DecodingError(
@@ -355,15 +388,39 @@ def _protobuf_of_registry(schemas: _Schemas) -> Decode:
     return decode
 
 
-def _well_known(file: Any) -> Iterator[Any]:
-    """The files of Google's own types that a file imports."""
-    from google.protobuf import descriptor_pb2, duration_pb2, timestamp_pb2, wrappers_pb2
+def _imported_files(file: Any, named: Mapping[str, str]) -> list[Any]:
+    """The files that a file imports, those that others import first: references by their names, and
+    Google's own."""
+    from google.protobuf import descriptor_pb2
 
-    for module in (timestamp_pb2, duration_pb2, wrappers_pb2):
-        if module.DESCRIPTOR.name in file.dependency:
-            found = descriptor_pb2.FileDescriptorProto()
-            module.DESCRIPTOR.CopyToProto(found)
-            yield found
+    found: dict[str, Any] = {}
+    for name, text in named.items():
+        found[name] = descriptor_pb2.FileDescriptorProto()
+        found[name].ParseFromString(base64.b64decode(text))
+        found[name].name = name
+    own: dict[str, Any] = {}
+    for each in (*found.values(), file):
+        _add_known(each, own, found)
+    return [*own.values(), *found.values()]
+
+
+def _add_known(file: Any, own: dict[str, Any], named: Mapping[str, Any]) -> None:
+    """Add Google's files that a file imports, those that they import first."""
+    from google.protobuf import descriptor_pb2
+
+    for name in file.dependency:
+        if name in own or name in named:
+            continue
+        if not re.fullmatch(r"google/(protobuf|type)/[a-z_]+\.proto", name):
+            raise ValueError(f"it imports {name}, which is no reference of it")
+        try:
+            module = import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
+        except ImportError:
+            raise ValueError(f"it imports {name}, which is not installed") from None
+        known = descriptor_pb2.FileDescriptorProto()
+        module.DESCRIPTOR.CopyToProto(known)
+        _add_known(known, own, named)
+        own[name] = known
 
 
 def _message_values(message: Any) -> dict[str, Any]:

@@ -120,7 +120,7 @@ class VirtualProducer(ProducerCalls[K_contra, V_contra]):
             self._transactions.check_sending()
         if timestamp_ms is not None:
             check_timestamp(timestamp_ms)
-        encoded, encoded_key = self._encode(value), self._encode_key(key)
+        encoded, encoded_key = self._encode(value, topic), self._encode_key(key, topic)
         if topic not in self._counts:
             self._counts[topic] = await self._link.partitions_of(topic, _METADATA_S)
         if partition is not None and not 0 <= partition < self._counts[topic]:

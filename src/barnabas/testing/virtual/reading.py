@@ -12,7 +12,7 @@ from typing import Any
 
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.cluster.channels import ChannelError, Channels
-from barnabas.client.codecs import Decoder
+from barnabas.client.codecs import Decoder, decoded
 from barnabas.client.errors import ClientError, ConfigurationError, DeserializationError, RefusedError, refusal
 from barnabas.client.records import Record
 from barnabas.testing.virtual.fetching import PartitionFetcher, Position, WaitingRecord
@@ -143,9 +143,9 @@ def deserialize_waiting(
     )
     what = "key"
     try:
-        key = raw.key if raw.key is None or decode_key is None else decode_key(raw.key)
+        key = decoded(decode_key, raw.key, raw.topic, raw.headers)
         what = "value"
-        value = raw.value if raw.value is None or decode is None else decode(raw.value)
+        value = decoded(decode, raw.value, raw.topic, raw.headers)
     except Exception as error:  # the user's code may raise anything
         raise DeserializationError(
             f"the {what} of {topic_partition} offset {raw.offset} cannot be read: {error}", raw

@@ -1,0 +1,38 @@
+"""confluent-kafka's serializers of JSON Schema, without its requests to other servers.
+
+It looks for a ``$ref`` that no reference of the schema explains on the web. A schema comes from a
+registry, and must not make those who read it ask a server of its author's choice: such a ``$ref``
+is an error here.
+
+Confluent's client has KafkaJsonSchemaSerializer and KafkaJsonSchemaDeserializer.
+"""
+
+from typing import Any
+
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
+from referencing import Registry
+
+__all__ = ["LocalJsonDeserializer", "LocalJsonSerializer"]
+
+
+class LocalJsonSerializer(JSONSerializer):
+    """What encodes, and validates what it encodes."""
+
+    def _get_parsed_schema(self, schema: Any) -> tuple[Any, Any]:
+        return _local(super()._get_parsed_schema(schema))
+
+
+class LocalJsonDeserializer(JSONDeserializer):
+    """What decodes, and validates what it has decoded."""
+
+    def _get_parsed_schema(self, schema: Any) -> tuple[Any, Any]:
+        return _local(super()._get_parsed_schema(schema))
+
+
+def _local(parsed: tuple[Any, Any]) -> tuple[Any, Any]:
+    """The same with the references alone."""
+    document, references = parsed
+    if references is None:
+        return document, None
+    local: Registry[Any] = Registry().with_resources([(uri, references[uri]) for uri in references])
+    return document, local
