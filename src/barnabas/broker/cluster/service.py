@@ -69,6 +69,7 @@ from barnabas.broker.cluster.znodes import (
 )
 from barnabas.coordination.client import BlockingClient, CoordinationClient
 from barnabas.coordination.client.operations import WatchCallback, WatchEvent, create, exists, get, get_children, multi
+from barnabas.coordination.client.session import SaslClient
 from barnabas.wire.jute.errors import ErrorCode as Keeper
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.jute.records import Stat
@@ -379,11 +380,12 @@ def perform_without_broker(
     *,
     paths: Sequence[str] = (),
     timeout_ms: int = _WITHOUT_BROKER_MS,
+    new_sasl_client: Callable[[], SaslClient] | None = None,
 ) -> T:
     """Perform steps in the coordination service at ``servers``, a chroot included, and wait.
 
     The permanent znodes ``paths`` are made first where they are missing. Raises `KeeperError` where
-    no server answers in time, and what the steps raise.
+    no server answers in time, by the last failure to connect, and what the steps raise.
     """
 
     async def perform(client: CoordinationClient) -> T:
@@ -394,6 +396,9 @@ def perform_without_broker(
         interpreter = Interpreter(client, no_brokers, asyncio.ensure_future, runner_here(SystemClock()))
         return await interpreter.perform(steps())
 
-    with BlockingClient(network, servers, rng=new_random()) as client:
-        client.start(timeout_ms)
+    with BlockingClient(network, servers, rng=new_random(), new_sasl_client=new_sasl_client) as client:
+        try:
+            client.start(timeout_ms)
+        except KeeperError as error:
+            raise error from client.client.connection_error
         return client.call(perform)

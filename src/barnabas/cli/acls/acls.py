@@ -18,7 +18,7 @@ from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.cli.acls.entry_options import add_acl_options, options_of
 from barnabas.cli.acls.suggestions import suggested_acls
 from barnabas.cli.connection.connect import connect
-from barnabas.cli.connection.properties import key_values
+from barnabas.cli.connection.properties import key_values, properties_file
 from barnabas.cli.options.tool_parser import ToolParser, add_connection_options, add_output_option
 from barnabas.cli.output.tables import print_json
 from barnabas.cli.output.terminal import escaped_for, print, print_lines
@@ -133,12 +133,15 @@ def _store(parser: ToolParser, given: argparse.Namespace) -> Iterator[_Acls]:
         # Imports much that no other use needs.
         from barnabas.cli.acls.authorizer_znodes import AuthorizerZnodes
 
-        yield AuthorizerZnodes(key_values(given.authorizer_properties, "--authorizer-properties"))
+        properties = key_values(given.authorizer_properties, "--authorizer-properties")
+        yield AuthorizerZnodes(properties, properties_file(given.zk_tls_config_file), given.zk_tls_config_file or "")
         return
     if given.authorizer:
         parser.error("Only one of --bootstrap-server or --authorizer must be specified")
     if given.authorizer_properties:
         parser.error("The --authorizer-properties option can only be used with --authorizer option")
+    if given.zk_tls_config_file:
+        parser.error("The --zk-tls-config-file option can only be used with --authorizer-properties")
     with connect(given, "barnabas-acls") as connection:
         yield _Brokers(connection)
 
@@ -267,6 +270,11 @@ def _parser() -> ToolParser:
         default=[],
         metavar="NAME=VALUE",
         help="without brokers: where the entries are, zookeeper.connect=HOST:PORT; before the first broker starts",
+    )
+    parser.add_argument(
+        "--zk-tls-config-file",
+        metavar="FILE",
+        help="without brokers: a file with ZooKeeper's properties for clients: TLS, and the user of SASL",
     )
     add_output_option(parser)
     return parser

@@ -91,6 +91,8 @@ def _check(parser: ToolParser, given: argparse.Namespace) -> None:
         parser.error("Command must include exactly one action: --describe, --alter")
     if given.zookeeper is None:
         parser.require(given, "bootstrap-server")
+        if given.zk_tls_config_file:
+            parser.error("The --zk-tls-config-file option can only be used with --zookeeper")
     for option in ("add-config", "add-config-file", "delete-config"):
         if given.describe and parser.has(given, option):
             parser.error(f'Option "[describe]" can\'t be used with option "[{option}]"')
@@ -116,7 +118,7 @@ def _alter_in_zookeeper(parser: ToolParser, given: argparse.Namespace, entities:
     # Imports much that no other use needs.
     from barnabas.cli.configs.scram_znodes import alter_users_in_zookeeper
 
-    alter_users_in_zookeeper(given.zookeeper, user, changes)
+    alter_users_in_zookeeper(given.zookeeper, user, changes, given.zk_tls_config_file)
     return 0
 
 
@@ -299,6 +301,7 @@ def _parser() -> ToolParser:
     add = parser.add_argument
     add_connection_options(parser)
     add("--zookeeper", metavar="HOST:PORT", help="set SCRAM credentials of users without a broker")
+    add("--zk-tls-config-file", metavar="FILE", help="with --zookeeper: ZooKeeper's properties for TLS and SASL")
     add("--describe", action="store_true", help="show configurations")
     add("--alter", action="store_true", help="change configurations")
     add("--all", action="store_true", help="show static and default values too, not only dynamic ones")

@@ -9,18 +9,14 @@ watch event. ``-client-configuration FILE`` has the properties for TLS and SASL.
 import contextlib
 import math
 import re
-import secrets
-import ssl
 import sys
 from collections.abc import Iterator
-from functools import partial
-from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.randomness import new_random
+from barnabas.cli.connection.coordination_access import ClientAccess, tls_refusal
 from barnabas.cli.connection.properties import properties_file
 from barnabas.cli.options.tool_parser import ToolParser, add_connect_timeout, add_output_option
-from barnabas.cli.output.colours import print_warning
 from barnabas.cli.output.terminal import print
 from barnabas.cli.zookeeper.diagnosis import ASK_S, why_unserved
 from barnabas.cli.zookeeper.ensemble_commands import ENSEMBLE_COMMANDS
@@ -29,11 +25,7 @@ from barnabas.cli.zookeeper.shell_output import JsonOutput, ShellOutput, TextOut
 from barnabas.cli.zookeeper.znode_commands import SHELL_COMMANDS, CommandError, ShellSession, describe_error
 from barnabas.client.network.deadline import Deadline
 from barnabas.coordination.client import BlockingClient, SessionEvent
-from barnabas.coordination.client.client_config import client_sasl, client_tls, read_client_config
 from barnabas.coordination.client.operations import WatchEvent
-from barnabas.net.sockets import SocketNetwork
-from barnabas.net.ssl_contexts import client_context
-from barnabas.net.tls import TlsNetwork
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.opcodes import EventType
 
@@ -101,7 +93,7 @@ def main(argv: list[str]) -> int:
         given.server_option or given.server or "localhost:2181",
         given.timeout,
         output,
-        _Access(given.configuration),
+        ClientAccess(properties_file(given.configuration), str(given.configuration)),
         Deadline(given.connect_timeout),
     )
     try:
@@ -132,28 +124,10 @@ def _split(argv: list[str]) -> tuple[list[str], list[str]]:
     return argv[:position], argv[position:]
 
 
-class _Access:
-    """What the client's configuration says about TLS and SASL."""
-
-    def __init__(self, path: str | None) -> None:
-        """``path`` of the file, None for no protection.
-
-        Raises `ConfigError`, also for names that are unknown."""
-        values = read_client_config(properties_file(path))
-        for name in values.unknown():
-            print_warning(f"{name} in {path} has no effect")
-        tls = client_tls(values, _read_text)
-        context = client_context(tls) if tls is not None else None
-        self.network = partial(TlsNetwork, client=context) if context is not None else SocketNetwork
-        self.new_sasl_client = client_sasl(values, _read_text, secrets.token_bytes)
-
-
-def _read_text(path: str) -> str:
-    return Path(path).read_text(encoding="utf-8")
-
-
 class _Shell:
-    def __init__(self, servers: str, timeout_ms: int, output: ShellOutput, access: _Access, deadline: Deadline) -> None:
+    def __init__(
+        self, servers: str, timeout_ms: int, output: ShellOutput, access: ClientAccess, deadline: Deadline
+    ) -> None:
         self._servers = servers
         self._timeout_ms = timeout_ms
         self._print_watches = True
@@ -183,9 +157,8 @@ class _Shell:
             client.start(min(self._timeout_ms, self._patience_ms))
         except KeeperError as error:
             client.close()
-            reason = client.client.connection_error
-            if isinstance(reason, ssl.SSLError):
-                raise BarnabasError(f"no connection with TLS to {servers}: {reason}") from error
+            if reason := tls_refusal(servers, client.client.connection_error):
+                raise reason from error
             raise BarnabasError(client.client.protocol_error or why_unserved(servers, self._ask_s)) from error
         self._servers, self._client = servers, client
 
