@@ -8,7 +8,7 @@ import confluent_kafka
 import pytest
 
 from barnabas.base.errors import BarnabasError
-from barnabas.client import Producer
+from barnabas.client import DeliveryError, Producer
 from barnabas.client.admin.topics import create_topic
 from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.testing import ProcessCluster
@@ -154,3 +154,37 @@ def test_only_a_cluster_with_faults_kills_a_coordinator_in_a_commit(tmp_path: Pa
     cluster = ProcessCluster(3, data_dir=tmp_path)
     with pytest.raises(BarnabasError, match="faults=True"), cluster.killing_coordinator("till"):
         pass
+
+
+def test_processes_record_what_clients_need(tmp_path: Path) -> None:
+    """All brokers do, a killed one too; under these lists the same works, and not under fewer."""
+
+    def work(properties: dict[str, str], topic: str) -> None:
+        with Producer({**properties, "delivery.timeout.ms": "60000"}) as producer:
+            producer.send(topic, "one").result(60)
+
+    with ProcessCluster(2, record_acls=True, data_dir=tmp_path / "recorded") as cluster:
+        app = cluster.client_properties("app")
+        with AdminConnection(cluster.bootstrap_servers, cluster.client_properties("admin")) as admin:
+            for broker_id in (0, 1):
+                create_topic(admin, f"on-{broker_id}", assignment=[[broker_id]])
+        work(app, "on-1")
+        cluster.kill_broker(1)
+        work(app, "on-0")
+        with pytest.raises(BarnabasError, match="faults=True"):
+            cluster.partition([0], [1])
+        needed = cluster.suggested_acls()
+    assert {(acl.operation, acl.resource_name) for acl in needed if acl.operation == "WRITE"} == {
+        ("WRITE", "on-0"),
+        ("WRITE", "on-1"),
+    }
+    fewer = [acl for acl in needed if acl.resource_name != "on-1"]
+    with ProcessCluster(1, acls=fewer, users={"app": "secret"}, data_dir=tmp_path / "secured") as cluster:
+        with AdminConnection(cluster.bootstrap_servers, cluster.client_properties("admin")) as admin:
+            for broker_id in (0, 1):
+                create_topic(admin, f"on-{broker_id}", partitions=1, replication_factor=1)
+        work(cluster.client_properties("app"), "on-0")
+        with pytest.raises(DeliveryError):
+            work(cluster.client_properties("app"), "on-1")
+        with pytest.raises(BarnabasError, match="record_acls=True"):
+            cluster.suggested_acls()

@@ -25,7 +25,6 @@ from barnabas.broker.apis.releases import check_release
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.metadata.features import checked_levels
 from barnabas.broker.server import BrokerServer
-from barnabas.client.admin.acl_options import acl_of_binding
 from barnabas.client.admin.acls import Acl
 from barnabas.client.admin.groups import prepare_groups
 from barnabas.client.admin.topics import create_topic
@@ -35,7 +34,7 @@ from barnabas.coordination.server.settings import parse_settings
 from barnabas.security.needed_acls import NeededAcls
 from barnabas.testing.coordinator_kills import CoordinatorKill, CoordinatorKills, Outcome, killer
 from barnabas.testing.faults import ServerFaults
-from barnabas.testing.security import Access, ClusterSecurity
+from barnabas.testing.security import Access, ClusterSecurity, suggestions
 from barnabas.testing.server_names import zookeeper_name
 from barnabas.testing.server_thread import ServerThread
 
@@ -159,9 +158,7 @@ class Cluster:
         ``fold_prefixes`` makes one prefixed pattern of names that begin alike. `acl_commands` makes
         commands of them. Raises `BarnabasError` for a cluster that does not record.
         """
-        if self._needed_acls is None:
-            raise BarnabasError("what clients need is not recorded: Cluster(record_acls=True) does it")
-        return [acl_of_binding(each) for each in self._needed_acls.bindings(folds_prefixes=fold_prefixes)]
+        return suggestions(self._needed_acls, fold_prefixes=fold_prefixes)
 
     # Life
 

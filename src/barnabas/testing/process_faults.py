@@ -10,6 +10,9 @@ without this environment runs as always.
 
 A coordinator that is to be killed stops at that moment and asks the cluster, which kills it, or
 lets it go on if another one has been killed meanwhile.
+
+A broker of a cluster with ``record_acls`` sends what it is asked for before it answers, each thing
+once, so that a broker that is killed takes nothing with it.
 """
 
 import asyncio
@@ -21,9 +24,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from multiprocessing import AuthenticationError, Pipe
 from multiprocessing.connection import Client, Connection, Listener, wait
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.base.errors import BarnabasError
+from barnabas.security.acls import AclOperation, ResourceType
+from barnabas.security.needed_acls import NeededAcls
 from barnabas.testing.coordinator_kills import CoordinatorKill, CoordinatorKills, Outcome
 from barnabas.testing.fault_environment import FAULTS_ENVIRONMENT
 from barnabas.testing.faults import ServerFaults
@@ -55,7 +60,9 @@ class FaultLinks:
     """The side of the cluster: a connection to each server that runs, and what is in force for
     servers that join."""
 
-    def __init__(self) -> None:
+    def __init__(self, needed_acls: NeededAcls | None = None) -> None:
+        """With ``needed_acls`` brokers allow everything, and what they allow is noted there."""
+        self._needed_acls = needed_acls
         self._key = secrets.token_bytes(16)
         self._listener = Listener((_HOST, 0), backlog=_WAITING_SERVERS, authkey=self._key)
         self._links: dict[str, _ServerLink] = {}
@@ -93,7 +100,13 @@ class FaultLinks:
                 link = _ServerLink(self._listener.accept())
                 name = link.connection.recv()
                 with self._changed:
-                    link.connection.send({"cut": self._cut.get(name, frozenset()), "kills": self._wanted_kills()})
+                    link.connection.send(
+                        {
+                            "cut": self._cut.get(name, frozenset()),
+                            "kills": self._wanted_kills(),
+                            "records_acls": self._needed_acls is not None,
+                        }
+                    )
                     self._links[name] = link
                     self._changed.notify_all()
                 reader = threading.Thread(
@@ -110,6 +123,8 @@ class FaultLinks:
                 with self._changed:
                     if isinstance(received, int):
                         link.applied = received
+                    elif isinstance(received, _Need):
+                        received.note(self._needed_acls)
                     elif not self._strikes(name, *received):
                         link.connection.send(_GO_ON)
                     self._changed.notify_all()
@@ -119,9 +134,12 @@ class FaultLinks:
             self._changed.notify_all()
 
     def forget(self, name: str) -> None:
-        """The server has ended; the next one of its name joins again."""
+        """The server has ended, and all that it sent is noted; the next one of its name joins
+        again."""
         with self._changed:
-            self._links.pop(name, None)
+            link = self._links.pop(name, None)
+            if link is not None:
+                self._changed.wait_for(lambda: not link.is_open, _ANSWER_S)
 
     def cut(self, name: str, ports: Collection[int], *, waits: bool, is_running: bool = True) -> None:
         """Cut these ports off from a server, also from one that joins later, and no others."""
@@ -181,6 +199,52 @@ class FaultLinks:
         return bool(kills) and kills[0].strike(int(name))
 
 
+class _Need(NamedTuple):
+    """What a broker was asked for."""
+
+    principal: str
+    operation: AclOperation
+    resource_type: ResourceType
+    name: str | None
+    """None for a right to any resource of the type."""
+    is_listed: bool = False
+
+    def note(self, needed: NeededAcls | None) -> None:
+        if needed is None:
+            return
+        if self.name is None:
+            needed.note_any(self.principal, self.operation, self.resource_type)
+        else:
+            note = needed.note_listed if self.is_listed else needed.note
+            note(self.principal, self.operation, self.resource_type, self.name)
+
+
+class _SentNeeds(NeededAcls):
+    """Notes at the cluster; threads may note at the same time."""
+
+    def __init__(self, send: Callable[[object], None]) -> None:
+        super().__init__()
+        self._send_to_cluster = send
+        self._sent: set[_Need] = set()
+
+    def note(self, principal: str, operation: AclOperation, resource_type: ResourceType, name: str) -> None:
+        """An operation on a resource."""
+        self._send(_Need(principal, operation, resource_type, name))
+
+    def note_any(self, principal: str, operation: AclOperation, resource_type: ResourceType) -> None:
+        """An operation on any resource of a type."""
+        self._send(_Need(principal, operation, resource_type, None))
+
+    def note_listed(self, principal: str, operation: AclOperation, resource_type: ResourceType, name: str) -> None:
+        """An operation on a resource that is left out of a list where it is not allowed."""
+        self._send(_Need(principal, operation, resource_type, name, is_listed=True))
+
+    def _send(self, need: _Need) -> None:
+        if need not in self._sent:
+            self._sent.add(need)
+            self._send_to_cluster(need)
+
+
 class RemoteFaults:
     """The side of the server."""
 
@@ -192,6 +256,9 @@ class RemoteFaults:
         self._has_cluster = True
         self._loop = asyncio.get_running_loop()
         self.faults = ServerFaults(lambda port: port in self._cut)
+        self._sending = threading.Lock()
+        self.needed_acls: NeededAcls | None = _SentNeeds(self._send) if values.get("records_acls") else None
+        """Where a broker notes what it is asked for; None where nothing is recorded."""
         self._set(values)
 
     @property
@@ -218,8 +285,11 @@ class RemoteFaults:
 
     def _apply(self, number: int, values: Mapping[str, Any]) -> None:
         self._set(values)
-        with contextlib.suppress(OSError):
-            self._link.send(number)
+        self._send(number)
+
+    def _send(self, message: object) -> None:
+        with self._sending, contextlib.suppress(OSError):
+            self._link.send(message)
 
     def _set(self, values: Mapping[str, Any]) -> None:
         faults = self.faults
@@ -236,8 +306,7 @@ class RemoteFaults:
     def _ask(self, transactional_id: str, during: Outcome, _: int) -> bool:
         """Block until the cluster kills this process; return False if it does not."""
         self._goes_on.clear()
-        with contextlib.suppress(OSError):
-            self._link.send((transactional_id, during))
+        self._send((transactional_id, during))
         if self._has_cluster:
             self._goes_on.wait()
         return False

@@ -22,10 +22,12 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.private_files import make_private_dirs, write_private
 from barnabas.base.settings import properties_text, read_properties
 from barnabas.client.admin.acl_options import acl_commands
+from barnabas.client.admin.acls import Acl
 from barnabas.coordination.quorum.members import QuorumServer
+from barnabas.security.needed_acls import NeededAcls
 from barnabas.testing.coordinator_kills import CoordinatorKill, Outcome, killer
 from barnabas.testing.process_faults import FaultLinks
-from barnabas.testing.security import Access, ClusterSecurity
+from barnabas.testing.security import Access, ClusterSecurity, suggestions
 from barnabas.testing.server_names import is_broker, title_of, zookeeper_name
 from barnabas.testing.server_processes import COMMAND, ServerProcesses, wait_until
 
@@ -39,9 +41,9 @@ _USUAL_ZK_PORT = 2181
 class ProcessCluster:
     """Brokers 0 to N-1 and their coordination server, or an ensemble of ``zk_servers``.
 
-    A context manager. ``settings``, ``data_dir``, ``racks``, ``security``, ``users`` and ``acls``
-    are as for `Cluster`. ``port`` is the first broker's, the others follow; 0 takes any that are
-    free, and so does ``zk_port``; `usual_ports` gives both. Needs POSIX signals.
+    A context manager. ``settings``, ``data_dir``, ``racks``, ``security``, ``users``, ``acls`` and
+    ``record_acls`` are as for `Cluster`. ``port`` is the first broker's, the others follow; 0 takes
+    any that are free, and so does ``zk_port``; `usual_ports` gives both. Needs POSIX signals.
 
     With ``faults``, `ServerFaults` wraps each server's network, files and clock, as in `Cluster`,
     and `partition`, `slow_disk`, `full_disk`, `fail_disk`, `clock` and `killing_coordinator` are
@@ -61,9 +63,8 @@ class ProcessCluster:
         faults: bool = False,
         **access: Unpack[Access],
     ) -> None:
-        if access.get("record_acls"):
-            raise BarnabasError("processes record no access control lists: use barnabas.testing.Cluster")
         self._security = ClusterSecurity.of(**access)
+        self._needed_acls = NeededAcls() if access.get("record_acls") else None
         self._has_faults = faults
         self._fault_links: FaultLinks | None = None
         self._ports: dict[str, frozenset[int]] = {}
@@ -106,6 +107,14 @@ class ProcessCluster:
         properties = {} if self._security is None else self._security.client_properties(user, mechanism, java=java)
         return {"bootstrap.servers": self.bootstrap_servers, **properties}
 
+    def suggested_acls(self, *, fold_prefixes: bool = False) -> list[Acl]:
+        """Like `Cluster.suggested_acls`, with what brokers were asked for that have ended."""
+        if self._needed_acls is not None and self._fault_links is not None:
+            for name in filter(is_broker, self.pids):
+                if self._processes.runs(name):  # after its answer all that it sent before is noted
+                    self._fault_links.set(name, {}, waits=name not in self._processes.paused)
+        return suggestions(self._needed_acls, fold_prefixes=fold_prefixes)
+
     @staticmethod
     def usual_ports(brokers: int) -> tuple[int, int]:
         """``port`` and ``zk_port`` as the documentation has them, 9092 and 2181, or 0 and 0
@@ -121,8 +130,8 @@ class ProcessCluster:
         if self._security is not None and self._security.has_sasl:
             make_private_dirs(self._users_file.parent)
             write_private(self._users_file, properties_text(self._security.users).encode())
-        if self._has_faults:
-            self._fault_links = self._processes.fault_links = FaultLinks()
+        if self._has_faults or self._needed_acls is not None:
+            self._fault_links = self._processes.fault_links = FaultLinks(self._needed_acls)
         output, errors = self.data_dir / "up.out", self.data_dir / "up.err"
         try:
             with output.open("wb") as out, errors.open("wb") as err:
@@ -172,7 +181,7 @@ class ProcessCluster:
     ) -> Iterator[CoordinatorKill]:
         """`kill` a producer's coordinator in the middle of a commit (or ``during="abort"``) in this
         block: see `Cluster.killing_coordinator`. It needs ``faults``."""
-        links = self._faults()
+        links = _required(self._fault_links, is_wanted=self._has_faults)
         brokers = [name for name in self.pids if is_broker(name)]
 
         def strike(broker_id: int) -> bool:
@@ -205,7 +214,7 @@ class ProcessCluster:
                 if name in sides:
                     raise BarnabasError(f"{title_of(name)} is in two groups")
                 sides[name] = number
-        links = self._faults()
+        links = _required(self._fault_links, is_wanted=self._has_faults)
         for name in self.pids:
             others = [other for other in sides if name in sides and sides[other] != sides[name]]
             ports = {port for other in others for port in self._ports[other]}
@@ -236,7 +245,7 @@ class ProcessCluster:
         What was killed stays so."""
         for name in tuple(self._processes.paused):
             self._processes.resume(name)
-        if self._fault_links is not None:
+        if self._has_faults and self._fault_links is not None:
             self.partition()
             for name in self.pids:
                 if self._processes.runs(name):
@@ -244,18 +253,10 @@ class ProcessCluster:
 
     def _set(self, server: int | str, **values: float) -> None:
         name = _server_of(self.pids, server)
-        links = self._faults()
+        links = _required(self._fault_links, is_wanted=self._has_faults)
         if not self._processes.runs(name):
             raise BarnabasError(f"{title_of(name)} is not running")
         links.set(name, values, waits=name not in self._processes.paused)
-
-    def _faults(self) -> FaultLinks:
-        if self._fault_links is None:
-            raise BarnabasError(
-                "these servers are processes as users run them: start them with ProcessCluster(..., faults=True), or use "
-                "barnabas.testing.Cluster or simulate, to give them faults of network, disk and clock"
-            )
-        return self._fault_links
 
     # One broker
 
@@ -323,6 +324,16 @@ class ProcessCluster:
     def broker_log(self, broker_id: int) -> Path:
         """What the broker says."""
         return self.data_dir / "logs" / f"broker-{broker_id}.log"
+
+
+def _required(links: FaultLinks | None, *, is_wanted: bool) -> FaultLinks:
+    """The links through which servers get faults. Raises `BarnabasError` without ``faults``."""
+    if links is None or not is_wanted:
+        raise BarnabasError(
+            "these servers are processes as users run them: start them with ProcessCluster(..., faults=True), or use "
+            "barnabas.testing.Cluster or simulate, to give them faults of network, disk and clock"
+        )
+    return links
 
 
 def _server_of(pids: Mapping[str, int], server: int | str) -> str:

@@ -29,13 +29,14 @@ from barnabas.broker.cluster.service import perform_without_broker
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.configuration.repository import SCRAM_USERS_PATHS, alter_scram_znodes
 from barnabas.broker.configuration.scram_credentials import ScramChange
-from barnabas.client.admin.acl_options import acls_of_words, binding_of_acl
+from barnabas.client.admin.acl_options import acl_of_binding, acls_of_words, binding_of_acl
 from barnabas.client.admin.acls import Acl
 from barnabas.client.admin.scram_users import salt_password
 from barnabas.net.sockets import SocketNetwork
 from barnabas.security.acls import ACL_AUTHORIZER, WILDCARD
 from barnabas.security.jaas import LoginModule, jaas_text, login_module
 from barnabas.security.mechanisms import LOGIN_MODULES, SASL_MECHANISMS, SCRAM_MECHANISMS
+from barnabas.security.needed_acls import NeededAcls
 from barnabas.security.scram import MIN_SCRAM_ITERATIONS
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "acls_of_text",
     "new_password",
     "rights_to_own",
+    "suggestions",
 ]
 
 SECURITY_PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -324,6 +326,15 @@ def rights_to_own(user: str) -> list[Acl]:
     hyphen."""
     kinds = ("TOPIC", "GROUP", "TRANSACTIONAL_ID")
     return [Acl(kind, f"{user}-", f"{_TYPE}{user}", "ALL", pattern_type="PREFIXED") for kind in kinds]
+
+
+def suggestions(needed: NeededAcls | None, *, fold_prefixes: bool) -> list[Acl]:
+    """The smallest set of entries for what a cluster has recorded.
+
+    Raises `BarnabasError` for None, a cluster that does not record."""
+    if needed is None:
+        raise BarnabasError("what clients need is not recorded: record_acls=True does it")
+    return [acl_of_binding(each) for each in needed.bindings(folds_prefixes=fold_prefixes)]
 
 
 def _entries(acls: "Iterable[Acl | str]") -> list[Acl]:

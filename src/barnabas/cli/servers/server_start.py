@@ -107,7 +107,9 @@ async def _serve(texts: dict[str, str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     faults = faults_of_cluster(lambda: texts.get("broker.id", ""))
-    server = BrokerServer(texts, **({} if faults is None else faults.parts))
+    server = (
+        BrokerServer(texts) if faults is None else BrokerServer(texts, **faults.parts, needed_acls=faults.needed_acls)
+    )
     starting = loop.create_task(server.start())
     stopping = loop.create_task(stop.wait())
     failing = loop.create_task(server.failed.wait())
