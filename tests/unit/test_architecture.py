@@ -53,6 +53,7 @@ EDGE_PATHS = (
     "client/librdkafka/",
     "client/network/",
     "client/producer/",
+    "client/properties/config_providers.py",
     "client/properties/names.py",
     "client/properties/stores.py",
     "client/registry/registry.py",

@@ -10,6 +10,7 @@ or fewer of them, so records with equal keys stay together.
 import logging
 import threading
 import time
+from dataclasses import replace
 from functools import partial
 
 from barnabas.base.errors import BarnabasError
@@ -17,6 +18,7 @@ from barnabas.client.codecs import BYTES
 from barnabas.client.consumer.consumer import Consumer
 from barnabas.client.errors import BufferFullError, ClientError, UnknownTopicError
 from barnabas.client.producer.producer import Producer
+from barnabas.client.properties.config_providers import resolved
 from barnabas.client.records import Delivery, Record
 from barnabas.mirror.link import MirrorLink
 from barnabas.mirror.replication_policy import HEARTBEATS
@@ -42,6 +44,7 @@ class MirrorMaker:
     """
 
     def __init__(self, settings: MirrorSettings) -> None:
+        settings = replace(settings, consumer=resolved(settings.consumer), producer=resolved(settings.producer))
         self._settings = settings
         self._stop = threading.Event()
         self._streams_ended = threading.Event()
@@ -61,6 +64,11 @@ class MirrorMaker:
     @property
     def dropped(self) -> int:
         return sum(stream.dropped for stream in self._streams)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether all streams run."""
+        return all(thread.is_alive() for thread in self._threads)
 
     def start(self) -> None:
         """Start the streams."""

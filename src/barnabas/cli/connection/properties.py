@@ -15,19 +15,34 @@ from barnabas.cli.output.colours import print_warning
 if TYPE_CHECKING:
     from barnabas.cli.connection.contexts import Context
 
-__all__ = ["client_properties_file", "key_values", "named_values", "properties_file", "read_properties_file"]
+__all__ = [
+    "client_properties_file",
+    "key_values",
+    "named_values",
+    "properties_file",
+    "read_properties_file",
+    "unresolved_file",
+]
 
 
 def properties_file(path: "str | Context | None") -> dict[str, str]:
-    """A .properties file as a dictionary, or what a context has for connections.
+    """A .properties file as a dictionary, or what a context has for connections, with the values
+    that stand elsewhere (`barnabas.client.properties.config_providers`).
 
     Nothing for None."""
+    from barnabas.client.properties.config_providers import resolved
+
+    return resolved(unresolved_file(path))
+
+
+def unresolved_file(path: "str | Context | None") -> dict[str, str]:
+    """The same with its variables as they are."""
     if path is None:
         return {}
     if not isinstance(path, str):
         from barnabas.client.properties.translation import overridden
 
-        return overridden(properties_file(path.command_config), {**path.properties, **path.secrets()})
+        return overridden(unresolved_file(path.command_config), {**path.properties, **path.secrets()})
     try:
         given = read_properties_file(path, print_warning)
     except OSError as error:

@@ -20,12 +20,13 @@ from barnabas.cli.connection.contexts import (
     save_contexts,
 )
 from barnabas.cli.connection.credentials import SECRETS, open_keyring
-from barnabas.cli.connection.properties import key_values, properties_file
+from barnabas.cli.connection.properties import key_values, unresolved_file
 from barnabas.cli.options.tool_parser import ToolParser, add_output_option
 from barnabas.cli.output.tables import aligned, print_json
 from barnabas.cli.output.terminal import print, print_lines
 from barnabas.client.errors import LibrdkafkaOnlyError
 from barnabas.client.network.broker_link import parse_servers
+from barnabas.client.properties.config_providers import resolved
 from barnabas.client.properties.translation import KNOWN_FOR_LOGIN, overridden, renamed_for_all, security_properties
 from barnabas.client.security.link_security import LinkSecurity
 
@@ -115,7 +116,7 @@ def _add(given: argparse.Namespace) -> Context:
     Raises `ConfigError`."""
     parse_servers(given.bootstrap_servers)
     config = str(Path(given.config).absolute()) if given.config else None
-    in_file = properties_file(config)
+    in_file = unresolved_file(config)
     properties = key_values(given.property, "--property")
     for name in [*properties, *given.secret]:
         _check_name(name)
@@ -123,7 +124,7 @@ def _add(given: argparse.Namespace) -> Context:
         if name not in SECRETS:
             raise ConfigError(f"--secret {name}: give it with --property; secrets are {', '.join(sorted(SECRETS))}")
         properties[name] = _ask(name)
-    _check_security(overridden(in_file, properties))
+    _check_security(resolved(overridden(in_file, properties)))
     secrets = {name: value for name, value in properties.items() if name in SECRETS}
     entry_id = secrets_of_python.token_hex(_ID_BYTES)
     kept = [] if given.no_keyring else _keep(keyring_service(given.name, entry_id), secrets)

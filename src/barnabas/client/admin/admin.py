@@ -40,6 +40,7 @@ from barnabas.client.admin.transactions import FencedProducer, TransactionDescri
 from barnabas.client.arguments import check_offsets
 from barnabas.client.cluster.admin_connection import AdminConnection, ClusterDescription
 from barnabas.client.errors import ClientError, RefusedError, refusal
+from barnabas.client.properties.config_providers import resolved
 from barnabas.client.properties.names import check_all_known, check_properties
 from barnabas.client.properties.translation import RENAMED_IN_ALL, property_text, require_servers
 from barnabas.wire.kafka.errors import ErrorCode
@@ -52,7 +53,9 @@ class Admin:
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
         check_properties(properties, "Admin")
-        given = {RENAMED_IN_ALL.get(name, name): property_text(value, name) for name, value in properties.items()}
+        given = {
+            RENAMED_IN_ALL.get(name, name): property_text(value, name) for name, value in resolved(properties).items()
+        }
         require_servers(given)
         check_all_known(given)
         self.connection = AdminConnection(given["bootstrap.servers"], given)

@@ -30,6 +30,7 @@ from barnabas.client.cluster.retry_ends import RetryEnds
 from barnabas.client.errors import ClientError, ClosedError, ConfigurationError, ConnectError, ProtocolError, refusal
 from barnabas.client.network.broker_link import BrokerLink, parse_servers
 from barnabas.client.network.deadline import Deadline
+from barnabas.client.properties.config_providers import resolved
 from barnabas.client.properties.translation import CONNECT_TIMEOUT_PROPERTY, refuse_unprotected, renamed_for_all
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -126,7 +127,7 @@ class AdminConnection:
     def __init__(
         self, bootstrap: str, properties: Mapping[str, str] | None = None, deadline: Deadline | None = None
     ) -> None:
-        properties = properties or {}
+        properties = resolved(properties or {})
         self._deadline = deadline
         self._unreachable: dict[int, ClientError] = {}
         self._security = _security(properties)

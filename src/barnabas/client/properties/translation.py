@@ -23,6 +23,7 @@ from barnabas.base.errors import ConfigError
 from barnabas.base.hints import did_you_mean
 from barnabas.client.errors import ConfigurationError, LibrdkafkaOnlyError
 from barnabas.client.librdkafka.clients import FREE_TEXT, refuse_lost_blanks
+from barnabas.client.properties.config_providers import resolved
 from barnabas.client.properties.stores import STORE_PROPERTIES, translate_stores
 from barnabas.security.jaas import login_module
 from barnabas.security.mechanisms import LOGIN_MODULES
@@ -214,7 +215,7 @@ class ConsumerPlan:
 def plan_producer(properties: Mapping[str, Any]) -> ProducerPlan:
     """Sort a producer's properties; raises `ConfigurationError` for one that cannot be used."""
     plan = ProducerPlan()
-    given = _renamed(properties, {**RENAMED_IN_ALL, **RENAMED_IN_PRODUCERS}, plan.warnings)
+    given = _renamed(resolved(properties), {**RENAMED_IN_ALL, **RENAMED_IN_PRODUCERS}, plan.warnings)
     _ignore(given, {**IGNORED_IN_ALL, **IGNORED_IN_PRODUCERS}, plan.warnings)
     plan.sync = _producer_type(given.pop("producer.type", "async"))
     plan.enqueue = _enqueue_policy(given)
@@ -242,7 +243,7 @@ def plan_consumer(properties: Mapping[str, Any]) -> ConsumerPlan:
     plan says so in ``zookeeper_connect`` and it is the caller's to find the brokers there.
     """
     plan = ConsumerPlan()
-    given = _renamed(properties, {**RENAMED_IN_ALL, **RENAMED_IN_CONSUMERS}, plan.warnings)
+    given = _renamed(resolved(properties), {**RENAMED_IN_ALL, **RENAMED_IN_CONSUMERS}, plan.warnings)
     if "bootstrap.servers" not in given and "zookeeper.connect" in given:
         plan.zookeeper_connect = property_text(given.pop("zookeeper.connect"))
         plan.zookeeper_timeout_ms = _int(given, "zookeeper.connection.timeout.ms", plan.zookeeper_timeout_ms)
