@@ -123,7 +123,9 @@ def write(
 def read(cluster: MixedCluster, topic: str, partition: int, count: int, **settings: object) -> list[str]:
     """The values from the beginning on, up to the end that the leader reports."""
     options = {"bootstrap.servers": cluster.bootstrap, "group.id": "read", "enable.auto.commit": False, "log_level": 0}
-    reader = Consumer({**options, "auto.offset.reset": "earliest", "enable.partition.eof": True, **settings})
+    reader = Consumer(
+        {**options, "auto.offset.reset": "earliest", "enable.partition.eof": True, "fetch.wait.max.ms": 20, **settings}
+    )
     reader.assign([TopicPartition(topic, partition, 0)])
     values: list[str] = []
     end = False

@@ -53,7 +53,7 @@ def last_counts(bootstrap: str, topic: str) -> dict[str, int]:
     """The last committed value of each key."""
     reader = confluent_kafka.Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "counts", "isolation.level": "read_committed"}
-        | {"enable.partition.eof": True, "enable.auto.commit": False}
+        | {"enable.partition.eof": True, "enable.auto.commit": False, "fetch.wait.max.ms": 20}
     )
     reader.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
     counts: dict[str, int] = {}

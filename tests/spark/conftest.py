@@ -83,7 +83,14 @@ class TestCluster:
 
     def read(self, topic: str) -> list[Any]:
         """All messages of the topic."""
-        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "test", "enable.partition.eof": True})
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": "test",
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 20,
+            }
+        )
         parts = self._admin.list_topics(topic, 60).topics[topic].partitions
         consumer.assign([TopicPartition(topic, each, 0) for each in parts])
         messages, ended = [], 0

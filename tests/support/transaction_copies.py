@@ -51,6 +51,7 @@ def read_committed(bootstrap: str, topic: str, partition: int = 0, isolation: st
             "enable.auto.commit": False,
             "isolation.level": isolation,
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": 20,  # the end is known by an answer without records
         }
     )
     reader.assign([confluent_kafka.TopicPartition(topic, partition, 0)])
