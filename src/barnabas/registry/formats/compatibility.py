@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TypeVar
 
-from .schema import CompatibilityLevel, ParsedSchema
+from barnabas.registry.formats.schema import CompatibilityLevel, ParsedSchema
 
 __all__ = ["check_compatibility", "checked_versions"]
 

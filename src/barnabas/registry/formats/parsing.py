@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
-from .schema import ParsedSchema, SchemaReference, SchemaType
+from barnabas.registry.formats.avro.schema import parse_avro
+from barnabas.registry.formats.schema import InvalidSchemaError, ParsedSchema, SchemaReference, SchemaType
 
 __all__ = ["parse_schema"]
+
+_PARSERS = {SchemaType.AVRO: parse_avro}
 
 
 def parse_schema(
@@ -22,4 +25,8 @@ def parse_schema(
     rules for registration; one that is stored already is only understood.
 
     Raises InvalidSchemaError when the text is no schema, or refers to what is not there."""
-    raise NotImplementedError
+    resolved = resolved or {}
+    for reference in references:
+        if reference.name not in resolved:
+            raise InvalidSchemaError(f"the reference {reference.name} is not resolved")
+    return _PARSERS[schema_type](text, references, resolved, is_new=is_new)

@@ -1,0 +1,11 @@
+"""The whole table."""
+
+from support.registry_pairs.avro_pairs import avro_pairs
+from support.registry_pairs.pair import Pair
+
+__all__ = ["all_pairs"]
+
+
+def all_pairs() -> list[Pair]:
+    """All pairs of all formats; names are unique."""
+    return avro_pairs()
