@@ -1,7 +1,9 @@
 """`RegistryServer`: one instance of the schema registry, from its settings to its last answer.
 
-It reads the topic first, then listens, then takes part in the election, so that a request never
-finds half of the schemas. In Confluent's registry: `SchemaRegistryMain`.
+It takes its addresses, reads the topic, takes part in the election, and answers requests then: so
+that a request never finds half of the schemas, or nobody who leads.
+
+In Confluent's registry: `SchemaRegistryMain`.
 """
 
 import logging
@@ -60,17 +62,16 @@ class RegistryServer:
         settings = self._settings
         try:
             self._store = store = SchemaStore(settings.store, Registry(settings.registry))
-            await store.start()
             self._http = http = HttpService(store, settings.access, settings.http)
             try:
-                self.ports = tuple(await http.start(settings.listeners, self._tls))
+                self.ports = tuple(http.bind(settings.listeners))
             except OSError as error:
-                listeners = ", ".join(map(str, settings.listeners))
-                raise BarnabasError(
-                    f"listeners={listeners}: {error.strerror or error}; choose another address"
-                ) from None
+                where = ", ".join(map(str, settings.listeners))
+                raise BarnabasError(f"listeners={where}: {error.strerror or error}; choose another address") from None
             self.identity = self._identity()
+            await store.start()
             await store.join(self.identity)
+            await http.listen(self._tls)
         except BaseException:
             await self.close()
             raise

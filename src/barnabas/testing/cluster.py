@@ -34,6 +34,7 @@ from barnabas.coordination.server.settings import parse_settings
 from barnabas.security.needed_acls import NeededAcls
 from barnabas.testing.coordinator_kills import CoordinatorKill, CoordinatorKills, Outcome, killer
 from barnabas.testing.faults import ServerFaults
+from barnabas.testing.registry import ClusterRegistry, registry_properties
 from barnabas.testing.security import Access, ClusterSecurity, suggestions
 from barnabas.testing.server_names import zookeeper_name
 from barnabas.testing.server_thread import ServerThread
@@ -57,6 +58,7 @@ class _Server:
     """One server that runs: its thread, its faults, and what serves."""
 
     def __init__(self, name: str, faults: ServerFaults) -> None:
+        self.name = name
         self.thread = ServerThread(f"barnabas-{name}")
         self.faults = faults
         self.serves: BrokerServer | CoordinationServer | None = None
@@ -74,8 +76,9 @@ class Cluster:
     `client_properties` says; ``users`` are the passwords of those who may, by name. With ``acls``,
     of `Acl` or of texts with kafka-acls's options, users may do what these allow. ``record_acls``
     allows everything, and `suggested_acls` has what was needed. A new cluster
-    finalizes ``features``, levels by name, such as ``{"transaction.version": 2}``. Methods may be
-    called from any thread; they return when the thing is done.
+    finalizes ``features``, levels by name, such as ``{"transaction.version": 2}``. With
+    ``registry`` there is a schema registry (`registry`). Methods may be called from any thread;
+    they return when the thing is done.
 
     Faults name a server by its broker id, or as "zookeeper" ("zookeeper1" and so on
     in an ensemble).
@@ -91,6 +94,7 @@ class Cluster:
         zk_servers: int = 1,
         kafka_version: str | None = None,
         features: Mapping[str, int] | None = None,
+        registry: bool = False,
         **access: Unpack[Access],
     ) -> None:
         if brokers < 1:
@@ -124,8 +128,17 @@ class Cluster:
         self._coordinator_kills = CoordinatorKills()
         self._lock = threading.RLock()
         self._preparing: threading.Thread | None = None
+        self._has_registry = registry
+        self._registry: ClusterRegistry | None = None
 
     # Addresses
+
+    @property
+    def registry(self) -> ClusterRegistry:
+        """The schema registry, with its address ``url``; raises `BarnabasError` without one."""
+        if self._registry is None:
+            raise BarnabasError("the cluster has no schema registry: Cluster(registry=True) has one")
+        return self._registry
 
     @property
     def bootstrap_servers(self) -> str:
@@ -184,8 +197,11 @@ class Cluster:
             starting = [self._begin_broker(n) for n in self._ids]
             for broker_id, future in zip(self._ids, starting, strict=True):
                 future.result()
-                self._note_port(broker_id)
+                _note_port(self._running[self._name(broker_id)], broker_id, self._ports, self._server_of_port)
             _wait_for(lambda: _all_are_known(self._running, len(self._ids)))
+            if self._has_registry:
+                properties = registry_properties(self.bootstrap_servers, len(self._ids), self._security, 0)
+                self._registry = ClusterRegistry(properties, self._security)
         except BaseException:
             self.stop()
             raise
@@ -200,6 +216,9 @@ class Cluster:
         try:
             with self._lock:
                 self.heal()
+                registry, self._registry = self._registry, None
+                if registry is not None:
+                    registry.stop()
                 for kind in (BrokerServer, CoordinationServer):
                     names = [name for name, each in self._running.items() if isinstance(each.serves, kind)]
                     _stop_all([self._running.pop(name) for name in names])
@@ -224,7 +243,7 @@ class Cluster:
         if self._name(broker_id) in self._running:
             raise BarnabasError(f"broker {broker_id} is running")
         self._begin_broker(broker_id).result()
-        self._note_port(broker_id)
+        _note_port(self._running[self._name(broker_id)], broker_id, self._ports, self._server_of_port)
 
     def stop_zookeeper(self, server_id: int = 1) -> None:
         """Stop one coordination server cleanly; they are numbered from 1.
@@ -470,12 +489,11 @@ class Cluster:
 
         return self._new_server(self._name(broker_id), make)
 
-    def _note_port(self, broker_id: int) -> None:
-        name = self._name(broker_id)
-        server = self._running[name].serves
-        assert isinstance(server, BrokerServer)
-        self._ports[broker_id] = server.port
-        self._server_of_port[server.port] = name
+
+def _note_port(server: _Server, broker_id: int, ports: dict[int, int], server_of_port: dict[int, str]) -> None:
+    assert isinstance(server.serves, BrokerServer)
+    ports[broker_id] = server.serves.port
+    server_of_port[server.serves.port] = server.name
 
 
 def _find(running: Mapping[str, _Server], name: str) -> _Server:

@@ -10,13 +10,14 @@ else would use the data in the former location.
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.connection.properties import read_properties_file
 from barnabas.cli.machine.server_names import (
     COORDINATION_NAME,
+    SERVICES,
     broker_config,
     broker_log_dir,
     coordination_config,
@@ -39,6 +40,8 @@ class HeldCluster:
     """By their numbers, from 0 on without a gap."""
     coordination: Mapping[str, Mapping[str, str]]
     """By their names, each with what its zoo.cfg says."""
+    services: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By their names, such as ``registry``."""
 
     @property
     def zookeeper_connect(self) -> tuple[str, str]:
@@ -81,12 +84,14 @@ def read_held(directory: Path, warn: Callable[[str], None]) -> HeldCluster:
         elif _COORDINATION_DIR.fullmatch(name) and (directory / name / "version-2").exists():
             found.setdefault(name, {})
     coordination = {name: texts for name, texts in sorted(found.items()) if name.startswith(COORDINATION_NAME)}
-    numbers = [int(name) for name in found if name not in coordination]
+    services = {name: texts for name, texts in found.items() if name in SERVICES}
+    numbers = [int(name) for name in found if name not in coordination and name not in services]
     brokers = {number: found.get(str(number), {}) for number in range(max(numbers, default=-1) + 1)}
     former = _former_location(directory, brokers)
     held = HeldCluster(
         {number: _moved(texts, former, directory) for number, texts in brokers.items()},
         {name: _moved(texts, former, directory) for name, texts in coordination.items()},
+        {name: _moved(texts, former, directory) for name, texts in services.items()},
     )
     _refuse_unnamed(directory, held, warn)
     return held

@@ -28,6 +28,8 @@ def main(argv: list[str]) -> int:
         print("no cluster runs; start one with barnabas up --detach")
     for cluster in clusters if given.output == "text" else ():
         print(f"{cluster.bootstrap_servers} zk={cluster.zookeeper_connect}")
+        for name, url in cluster.services.items():
+            print(f"{name} {url}")
         print(f"data dir {cluster.data_dir}, supervisor {cluster.pid}")
         if (config := client_file(Path(cluster.data_dir))).exists():
             print(f"clients need --command-config {config}")

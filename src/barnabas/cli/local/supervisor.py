@@ -11,10 +11,11 @@ import multiprocessing
 import os
 import shutil
 import signal
+import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -24,7 +25,7 @@ from typing import NamedTuple
 from barnabas.base.errors import BarnabasError
 from barnabas.base.private_files import make_private_dirs
 from barnabas.cli.commands import command_main
-from barnabas.cli.machine.server_names import COORDINATION_NAME, log_of, server_title
+from barnabas.cli.machine.server_names import COORDINATION_NAME, SERVICES, log_of, server_title
 from barnabas.cli.output.colours import print_error
 from barnabas.cli.output.exit_codes import exit_code_of
 from barnabas.cli.output.terminal import print
@@ -106,7 +107,22 @@ class Supervisor:
 
     def start_brokers(self) -> None:
         """Start the brokers."""
-        self._start([plan for name, plan in self._plans.items() if name not in self._children])
+        self._start([plan for name, plan in self._plans.items() if name not in {*self._children, *SERVICES}])
+
+    def start_services(self, addresses: Iterable[tuple[str, int]]) -> bool:
+        """Start the servers beside the cluster; whether they listen, rather than a signal or a
+        death first."""
+        self._start([plan for name, plan in self._plans.items() if name in SERVICES])
+        end = time.monotonic() + _READY_TIMEOUT_S
+        for address in addresses:
+            while not _listens(address):
+                if self.report_ended() or self._wake.poll(0.05):
+                    return False
+                if time.monotonic() > end:
+                    self.has_failed = True
+                    _say(f"nothing listens at {address[0]}:{address[1]} after {_READY_TIMEOUT_S} s; see {self._logs}")
+                    return False
+        return True
 
     def _start(self, plans: Sequence[ServerPlan]) -> None:
         can_fork = "fork" in multiprocessing.get_all_start_methods()
@@ -221,9 +237,13 @@ class Supervisor:
             _say(f"  {line}")
 
     def stop(self) -> None:
-        """Brokers first and together, so that each can close its session."""
-        brokers = [child for name, child in self._children.items() if not name.startswith(COORDINATION_NAME)]
-        for group in (brokers, [child for child in self._children.values() if child not in brokers]):
+        """What stands on the brokers first, then these together, so that each can close its
+        session."""
+        children = self._children
+        services = [child for name, child in children.items() if name in SERVICES]
+        coordination = [child for name, child in children.items() if name.startswith(COORDINATION_NAME)]
+        brokers = [child for child in children.values() if child not in services and child not in coordination]
+        for group in (services, brokers, coordination):
             for child in group:
                 if child.exitcode is None:
                     child.terminate()
@@ -233,6 +253,14 @@ class Supervisor:
                 if child.exitcode is None:
                     child.kill()
                     child.join()
+
+
+def _listens(address: tuple[str, int]) -> bool:
+    try:
+        with socket.create_connection(address, timeout=1):
+            return True
+    except OSError:
+        return False
 
 
 @contextlib.contextmanager

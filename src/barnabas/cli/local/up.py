@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
@@ -31,6 +31,7 @@ from barnabas.cli.machine.clusters import LocalCluster, locked, record, refuse_s
 from barnabas.cli.output.colours import print_warning
 from barnabas.cli.output.standard_streams import outlive_output
 from barnabas.cli.output.terminal import print, print_lines
+from barnabas.coordination.quorum.members import HostAndPort
 from barnabas.wire.jute.errors import KeeperError
 
 __all__ = ["main"]
@@ -88,14 +89,15 @@ def _run(given: argparse.Namespace, directory: Path) -> int:
     refuse_other_data(directory)
     with locked(directory):
         refuse_started_by_hand(directory)
-        coordination, brokers, security_plan = plan = plan_cluster(given, directory)
+        coordination, brokers, security_plan, registry = plan = plan_cluster(given, directory)
+        services = [] if registry is None else [registry.address]
         if not coordination.files:
             from barnabas.cli.zookeeper.diagnosis import require_coordination
 
             require_coordination(coordination.address)
         if security_plan.security is not None:
             security_plan.security.prepare()
-        check_ports([*brokers.addresses, *brokers.metrics, *coordination.listens])
+        check_ports([*brokers.addresses, *brokers.metrics, *coordination.listens, *services])
         for warning in check_settings(brokers, overrides_of(given)):
             print_warning(warning)
         supervisor = Supervisor(
@@ -113,8 +115,9 @@ def _run(given: argparse.Namespace, directory: Path) -> int:
                 brokers.bootstrap,
                 brokers.zookeeper_connect,
                 is_temporary=not given.data_dir,
+                services={} if registry is None else {"registry": registry.url},
             )
-            return _supervise(supervisor, cluster, security_plan)
+            return _supervise(supervisor, cluster, security_plan, services)
         finally:
             if not supervisor.has_failed:
                 _remove_output_file()
@@ -122,7 +125,9 @@ def _run(given: argparse.Namespace, directory: Path) -> int:
                 _keep_logs(directory)
 
 
-def _supervise(supervisor: Supervisor, cluster: LocalCluster, security_plan: SecurityPlan) -> int:
+def _supervise(
+    supervisor: Supervisor, cluster: LocalCluster, security_plan: SecurityPlan, services: Sequence[HostAndPort]
+) -> int:
     security = security_plan.security
     files: dict[str, Path] = {}
     try:
@@ -137,6 +142,8 @@ def _supervise(supervisor: Supervisor, cluster: LocalCluster, security_plan: Sec
         supervisor.start_brokers()
         if not supervisor.wait_until_ready():
             return supervisor.exit_code if supervisor.is_stopping else 1
+        if not supervisor.start_services((each.reachable().host, each.port) for each in services):
+            return supervisor.exit_code if supervisor.is_stopping else 1
         if security is not None:
             files = write_client_files(security, cluster.bootstrap_servers, Path(cluster.data_dir))
         cluster.pids = supervisor.pids
@@ -148,7 +155,8 @@ def _supervise(supervisor: Supervisor, cluster: LocalCluster, security_plan: Sec
             for user, path in files.items():
                 print_warning(f"{user or 'clients'}: --command-config {path}", label="note")
         pids = ",".join(f"{name}:{pid}" for name, pid in cluster.pids.items())
-        print(f"ready {cluster.bootstrap_servers} zk={cluster.zookeeper_connect} pids={pids}")
+        more = "".join(f" {name}={url}" for name, url in cluster.services.items())
+        print(f"ready {cluster.bootstrap_servers} zk={cluster.zookeeper_connect} pids={pids}{more}")
         supervisor.watch()
         return supervisor.exit_code
     finally:

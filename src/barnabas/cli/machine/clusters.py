@@ -22,7 +22,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.private_files import make_private_dirs
 from barnabas.base.user_folders import writable_user_folder
 from barnabas.cli.machine.processes import is_alive, started_by
-from barnabas.cli.machine.server_names import COORDINATION_NAME, server_of, server_title
+from barnabas.cli.machine.server_names import COORDINATION_NAME, SERVICES, server_of, server_title
 
 __all__ = [
     "LocalCluster",
@@ -55,6 +55,8 @@ class LocalCluster:
     """Whether the data dir is removed at the end."""
     output: str = ""
     """Where the supervisor's own messages go, if it runs in the background."""
+    services: dict[str, str] = field(default_factory=dict)
+    """The addresses of the schema registry and others, by their names."""
 
 
 @contextlib.contextmanager
@@ -170,7 +172,7 @@ def started_by_hand(directory: Path) -> dict[str, int]:
     """The servers that run on the data dir's files without the supervisor, as its messages
     advise, with their processes."""
     found = {}
-    for command in ("zookeeper-server-start", "server-start"):
+    for command in ("zookeeper-server-start", "server-start", *(service.command for service in SERVICES.values())):
         for pid, path in started_by(command):
             name = server_of(path.name)
             if name is not None and path.parent.resolve() == directory.resolve() and is_alive(pid):

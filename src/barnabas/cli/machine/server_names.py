@@ -2,9 +2,12 @@
 
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 __all__ = [
     "COORDINATION_NAME",
+    "SERVICES",
+    "Service",
     "authorizer_log_of",
     "broker_config",
     "broker_log_dir",
@@ -17,6 +20,19 @@ __all__ = [
 
 COORDINATION_NAME = "zookeeper"
 """The name of the coordination server; those of an ensemble have a number after it."""
+
+
+class Service(NamedTuple):
+    """A server beside the cluster, of which `up` starts one."""
+
+    config: str
+    """The name of its file in the data dir."""
+    command: str
+    title: str
+
+
+SERVICES = {"registry": Service("schema-registry.properties", "registry", "the schema registry")}
+"""By the names of the servers."""
 
 _FILE = re.compile(r"server(?P<broker>[1-9]\d*)?\.properties|zoo(?P<member>[1-9])?\.cfg", re.ASCII)
 
@@ -43,7 +59,10 @@ def coordination_name(path: str) -> str:
 
 def server_of(file_name: str) -> str | None:
     """The name of the server whose file has this name: "0", "1" ..., or "zookeeper", "zookeeper1"
-    ...; None for another file."""
+    ..., or of a service; None for another file."""
+    for name, service in SERVICES.items():
+        if service.config == file_name:
+            return name
     match = _FILE.fullmatch(file_name)
     if match is None:
         return None
@@ -52,12 +71,15 @@ def server_of(file_name: str) -> str | None:
 
 def server_title(name: str) -> str:
     """A server's name for messages."""
+    if name in SERVICES:
+        return SERVICES[name].title
     return name if name.startswith(COORDINATION_NAME) else f"broker {name}"
 
 
 def log_of(logs: Path, name: str) -> Path:
     """The file with a server's log."""
-    return logs / (f"{name}.log" if name.startswith(COORDINATION_NAME) else f"broker-{name}.log")
+    is_broker = not name.startswith(COORDINATION_NAME) and name not in SERVICES
+    return logs / (f"broker-{name}.log" if is_broker else f"{name}.log")
 
 
 def authorizer_log_of(logs: Path, name: str) -> Path:

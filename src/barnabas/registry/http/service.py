@@ -9,8 +9,9 @@ In Confluent's registry: `SchemaRegistryRestApplication`.
 
 import asyncio
 import logging
+import socket
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -68,6 +69,8 @@ class HttpService:
         self._settings = settings
         self._rights = rights
         self._forwarding = LeaderForwarding(settings)
+        self._sockets: list[tuple[WebListener, socket.socket]] = []
+        """What is bound, and does not listen yet."""
         self._runner = web.AppRunner(
             self._application(),
             handle_signals=False,
@@ -76,25 +79,32 @@ class HttpService:
             shutdown_timeout=_SHUTDOWN_S,
         )
 
-    async def start(self, listeners: Sequence[WebListener], tls: ssl.SSLContext | None) -> list[int]:
-        """Listen; returns the port of each listener. Raises OSError."""
-        await self._runner.setup()
+    def bind(self, listeners: Sequence[WebListener]) -> list[int]:
+        """Take the addresses, at which nothing is answered yet; returns the port of each listener.
+
+        Raises OSError."""
         ports = []
         for listener in listeners:
-            site = web.TCPSite(
-                self._runner,
-                listener.host or None,
-                listener.port,
-                ssl_context=tls if listener.scheme == "https" else None,
-                backlog=_BACKLOG,
-            )
-            before = len(self._runner.addresses)
-            await site.start()
-            ports.append(int(self._runner.addresses[before][1]))
+            port = listener.port
+            for made in _bound(listener.host, port):
+                self._sockets.append((listener, made))
+                port = port or int(made.getsockname()[1])
+            ports.append(port)
         return ports
+
+    async def listen(self, tls: ssl.SSLContext | None) -> None:
+        """Answer requests."""
+        await self._runner.setup()
+        while self._sockets:
+            listener, made = self._sockets[0]
+            context = tls if listener.scheme == "https" else None
+            await web.SockSite(self._runner, made, ssl_context=context, backlog=_BACKLOG).start()
+            del self._sockets[0]
 
     async def close(self) -> None:
         """Answer what is under way, and end."""
+        while self._sockets:
+            self._sockets.pop()[1].close()
         await self._runner.cleanup()
         await self._forwarding.close()
 
@@ -222,6 +232,24 @@ class HttpService:
         """As Confluent's `ServerClusterId`."""
         clusters = {"kafka-cluster": self._store.cluster_id, "schema-registry-cluster": self._settings.group_id}
         return {"scope": {"path": [], "clusters": clusters}, "id": ""}
+
+
+def _bound(host: str, port: int) -> Iterator[socket.socket]:
+    """A socket for each address of a host; all of them have the port of the first."""
+    flags = socket.AI_PASSIVE if not host else 0
+    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=flags)
+    for family, kind, protocol, _, address in dict.fromkeys(found):
+        made = socket.socket(family, kind, protocol)
+        try:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            made.bind((address[0], port, *address[2:]))
+        except BaseException:
+            made.close()
+            raise
+        port = port or made.getsockname()[1]
+        yield made
 
 
 def _answer(operation: RestOperation, answer: Answer, content_type: str) -> web.Response:
