@@ -11,6 +11,7 @@ import pytest
 
 from barnabas.base.clock import SystemClock
 from barnabas.base.tasks import Runner
+from barnabas.broker.authorizer import service
 from barnabas.broker.authorizer.acl_store import AclStore
 from barnabas.broker.authorizer.authorizer import Authorizer
 from barnabas.broker.authorizer.service import AclManager
@@ -232,6 +233,31 @@ def test_a_broker_follows_the_others_and_finds_in_a_new_session_what_it_has_miss
             await reader.await_patterns(binding("unseen").pattern)
             await writer.perform(writer.manager.create([binding("later")]))
             await reader.await_patterns(binding("unseen").pattern, binding("later").pattern)
+
+    asyncio.run(run())
+
+
+def test_a_znode_that_was_repaired_holds_without_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that cannot be read is read again and again: who repairs it leaves no note."""
+    monkeypatch.setattr(service, "UNREADABLE_RETRY_MS", 20)
+
+    async def run() -> None:
+        async with (
+            running_server(tmp_path / "zookeeper") as zookeeper,
+            session(f"127.0.0.1:{zookeeper.port}") as client,
+        ):
+            broker = _Keeping(client)
+            await broker.manager.load()
+            (pattern, entry), root = binding("t"), "/kafka-acl/Topic/t"
+            assert await broker.perform(broker.manager.create([binding("t")])) == [None]
+            data, _ = await client.get(root)
+            await client.set_data(root, b"{")
+            assert await broker.perform(broker.manager.create([binding("other")])) == [None]
+            broker.manager.session_changed(SessionEvent.CREATED)
+            await holds(lambda: broker.authorizer.unreadable == {pattern})
+            await client.set_data(root, data)
+            await holds(lambda: not broker.authorizer.unreadable)
+            assert broker.authorizer.acls_of(pattern).entries == {entry}
 
     asyncio.run(run())
 

@@ -74,6 +74,9 @@ class Broker:
         results: list[list[Deleted]] = self.znodes.perform(self.store.delete(filters))
         return results
 
+    def may_read(self, principal: str, topic: str = "orders") -> bool:
+        return self.authorizer.authorize(principal, "10.0.0.1", AclOperation.READ, ResourceType.TOPIC, topic)
+
     def entries(self, pattern: ResourcePattern = ORDERS) -> set[AccessControlEntry]:
         acls = self.authorizer.acls_of(pattern)
         return set() if acls is None else set(acls.entries)
@@ -161,11 +164,15 @@ def test_words_are_read_in_any_case_and_unknown_ones_kept() -> None:
         b'{"version":1,"acls":[{"principal":"a","permissionType":"Allow","operation":"Read","host":"*"}]}',
         b'{"version":1,"acls":[{"principal":"User:a","permissionType":1,"operation":"Read","host":"*"}]}',
         b'{"version":1,"acls":[{"principal":"User:a","permissionType":"Allow","operation":"Read","host":1}]}',
+        b'{"version":1,"acls":[{"principal":"User:\\ud800","permissionType":"Allow","operation":"Read","host":"*"}]}',
+        b'{"version":1,"acls":[{"principal":"User:a","permissionType":"Allow","operation":"Read","host":"\\udfff"}]}',
     ],
-    ids=range(12),
+    ids=range(14),
 )
-def test_a_znode_that_cannot_be_read_stops_the_start_and_later_changes_nothing(data: bytes) -> None:
-    """It may deny something: a broker that ignored it would be open."""
+def test_a_znode_that_cannot_be_read_stops_the_start_and_later_denies(
+    data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may deny something: a broker that ignored it, or kept what was there, would be open."""
     znodes = Znodes()
     broker = Broker(znodes)
     broker.create(AclBinding(ORDERS, ANN))
@@ -173,10 +180,53 @@ def test_a_znode_that_cannot_be_read_stops_the_start_and_later_changes_nothing(d
     znodes.put("/kafka-acl-changes/acl_changes_0000000099", b"TOPIC:orders")
     broker.look()
     znodes.perform(broker.store.reload())
-    assert broker.entries() == {ANN}
+    (error,) = (record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR)
+    assert "Write the znode /kafka-acl/Topic/orders again, or delete it" in error
+    assert broker.authorizer.unreadable == {ORDERS}
+    assert not broker.may_read("User:ann")
     assert codes(broker.create(AclBinding(ORDERS, BOB))) == [ErrorCode.UNKNOWN_SERVER_ERROR]
+    assert broker.delete(AclBindingFilter()) == [[]]
+    assert znodes.data(path(ORDERS)) == data
     with pytest.raises(ZnodeFormatError, match="/kafka-acl/Topic/orders"):
         Broker(znodes)
+
+
+@pytest.mark.parametrize("pattern", [ORDERS, ALL_OF_O, ORDERS._replace(name="*")], ids=["literal", "prefix", "all"])
+def test_a_new_znode_that_cannot_be_read_denies_all_but_super_users_until_it_can_be(pattern: ResourcePattern) -> None:
+    """Where resources without ACLs are open, too; other resources stay open."""
+    znodes = Znodes()
+    broker = Broker(znodes)
+    broker.authorizer.configure(frozenset({"User:root"}), allow_everyone_if_no_acl_found=True)
+    znodes.put(path(pattern), b"{")
+    znodes.put(f"{CHANGES[pattern.pattern_type]}/acl_changes_0000000099", encode_change(pattern))
+    broker.look()
+    assert [broker.may_read(user) for user in ("User:ann", "User:root")] == [False, True]
+    assert broker.may_read("User:ann", "payments") is (pattern.name != "*")
+    znodes.perform(broker.store.retry_unreadable())
+    assert not broker.may_read("User:ann")
+    znodes.put(path(pattern), done_here(encode_acls([ANN])))
+    znodes.perform(broker.store.retry_unreadable())
+    assert [broker.may_read(user) for user in ("User:ann", "User:bob")] == [True, False]
+    assert not broker.authorizer.unreadable
+
+
+def test_a_znode_that_its_own_acl_hides_denies_and_hinders_no_other_change() -> None:
+    """What the coordination service refuses to show may deny something, too."""
+    znodes = Znodes()
+    broker, other = Broker(znodes), Broker(znodes)
+    broker.create(AclBinding(ORDERS, ANN))
+    other.create(AclBinding(GROUP, BOB))
+    znodes.unreadable.add(path(ORDERS))
+    broker.look()
+    assert broker.authorizer.unreadable == {ORDERS}
+    assert broker.entries(GROUP) == {BOB}
+    both = broker.create(AclBinding(ORDERS, BOB), AclBinding(ALL_OF_O, BOB))
+    assert codes(both) == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE]
+    with pytest.raises(KeeperError):
+        Broker(znodes)
+    znodes.unreadable.clear()
+    assert codes(broker.create(AclBinding(ORDERS, BOB))) == [ErrorCode.NONE]
+    assert broker.entries() == {ANN, BOB}
 
 
 # Reading
@@ -221,20 +271,37 @@ def test_a_note_leads_the_other_brokers_to_what_has_changed() -> None:
 
 
 def test_notes_that_cannot_be_read_stop_no_others(caplog: pytest.LogCaptureFixture) -> None:
-    """Each is said once."""
+    """Each is reported once."""
     znodes = Znodes()
     writer, reader = Broker(znodes), Broker(znodes)
-    for number, data in enumerate((b"no colon", b"TOPIC:../x", b"TOPIC:", b"New:x", None)):
+    for number, data in enumerate((b"no colon", b"TOPIC:../x", b"TOPIC:", b"New:x", None, b"TOPIC:\xff")):
         znodes.put(f"/kafka-acl-changes/acl_changes_{number:010}", data)
     znodes.put("/kafka-acl-changes/something_else", b"")
-    for number, data in enumerate((b"{", b'{"version":1,"resourceType":"TOPIC","name":"x","patternType":"LITERAL"}')):
+    literal = b'{"version":1,"resourceType":"TOPIC","name":"x","patternType":"LITERAL"}'
+    half = b'{"version":1,"resourceType":"TOPIC","name":"\\ud800","patternType":"PREFIXED"}'
+    for number, data in enumerate((b"{", literal, half)):
         znodes.put(f"/kafka-acl-extended-changes/acl_changes_{number:010}", data)
     znodes._sequence = 10
     writer.create(AclBinding(ORDERS, ANN))
     reader.look()
     reader.look()
     assert reader.entries() == {ANN}
-    assert len([record for record in caplog.records if record.levelno >= logging.ERROR]) == 4
+    assert len([record for record in caplog.records if record.levelno >= logging.ERROR]) == 6
+
+
+def test_a_note_that_cannot_be_read_leads_to_a_look_at_all_entries() -> None:
+    """Whatever it was about holds, removals included."""
+    znodes = Znodes()
+    writer, reader = Broker(znodes), Broker(znodes)
+    writer.create(AclBinding(GROUP, ANN))
+    reader.look()
+    writer.delete(AclBindingFilter())
+    writer.create(AclBinding(ORDERS, ANN), AclBinding(ALL_OF_O, BOB))
+    for root in CHANGES.values():
+        for name in znodes.children(root):
+            znodes.put(f"{root}/{name}", b"?")
+    reader.look()
+    assert set(reader.authorizer.patterns()) == {ORDERS, ALL_OF_O}
 
 
 def test_notes_are_deleted_when_their_time_has_come() -> None:

@@ -158,7 +158,7 @@ def test_a_super_user_may_do_everything() -> None:
     authorizer = authorizer_with(bindings, super_users=frozenset([ANN]))
     assert may(authorizer)
     assert not may(authorizer, principal=BOB)
-    assert authorizer.authorize_by_resource_type(ANN, HERE, WRITE, TOPIC)
+    assert done_here(authorizer.authorize_by_resource_type(ANN, HERE, WRITE, TOPIC))
 
 
 @pytest.mark.parametrize("pattern", [ResourcePattern(TOPIC, "orders", LITERAL), ResourcePattern(TOPIC, "o", PREFIXED)])
@@ -177,11 +177,11 @@ def test_a_change_of_entries_counts_at_once() -> None:
     """What was decided before is decided again."""
     authorizer = authorizer_with([acl("orders")])
     assert may(authorizer)
-    assert authorizer.authorize_by_resource_type(ANN, HERE, READ, TOPIC)
+    assert done_here(authorizer.authorize_by_resource_type(ANN, HERE, READ, TOPIC))
     authorizer.update(acl("orders").pattern, VersionedAcls(frozenset([acl("orders", WRITE).entry]), 1))
     assert not may(authorizer)
     assert may(authorizer, WRITE)
-    assert not authorizer.authorize_by_resource_type(ANN, HERE, READ, TOPIC)
+    assert not done_here(authorizer.authorize_by_resource_type(ANN, HERE, READ, TOPIC))
     authorizer.update(acl("orders").pattern, VersionedAcls(frozenset(), -1))
     assert not may(authorizer, WRITE)
     assert list(authorizer.patterns()) == []
@@ -212,7 +212,7 @@ def test_a_right_to_any_resource_of_a_type_is_one_that_no_denial_covers(
     bindings: list[AclBinding], is_allowed: bool
 ) -> None:
     """A denial of a prefix covers all longer ones; one of a literal name covers this name alone."""
-    assert authorizer_with(bindings).authorize_by_resource_type(ANN, HERE, WRITE, TOPIC) is is_allowed
+    assert done_here(authorizer_with(bindings).authorize_by_resource_type(ANN, HERE, WRITE, TOPIC)) is is_allowed
 
 
 def test_a_right_to_any_resource_of_a_type_is_everyones_where_resources_without_acls_are_open() -> None:
@@ -220,10 +220,23 @@ def test_a_right_to_any_resource_of_a_type_is_everyones_where_resources_without_
     authorizer = authorizer_with(
         [acl("o", WRITE, permission=DENY, pattern=PREFIXED)], allow_everyone_if_no_acl_found=True
     )
-    assert authorizer.authorize_by_resource_type(ANN, HERE, WRITE, TOPIC)
+    assert done_here(authorizer.authorize_by_resource_type(ANN, HERE, WRITE, TOPIC))
     denied = acl("*", WRITE, permission=DENY)
     authorizer.update(denied.pattern, VersionedAcls(frozenset([denied.entry]), 0))
-    assert not authorizer.authorize_by_resource_type(ANN, HERE, WRITE, TOPIC)
+    assert not done_here(authorizer.authorize_by_resource_type(ANN, HERE, WRITE, TOPIC))
+
+
+def test_a_right_to_any_resource_of_a_type_is_searched_in_slices() -> None:
+    """Among many entries that all are denied. One that comes meanwhile counts the next time."""
+    names = [f"t{number:05}" for number in range(5000)]
+    denial = acl("t", WRITE, permission=DENY, pattern=PREFIXED)
+    authorizer = authorizer_with([*(acl(name, WRITE) for name in names), denial])
+    task = authorizer.authorize_by_resource_type(ANN, HERE, WRITE, TOPIC)
+    assert [next(task) for _ in names] == [None] * len(names)
+    for binding in (acl("x", WRITE), acl("y", WRITE, pattern=PREFIXED)):
+        authorizer.update(binding.pattern, VersionedAcls(frozenset([binding.entry]), 0))
+    assert not done_here(task)
+    assert done_here(authorizer.authorize_by_resource_type(ANN, HERE, WRITE, TOPIC))
 
 
 def model(
@@ -286,7 +299,7 @@ def test_every_decision_is_that_of_the_rule(
                     assert is_allowed is (expected == "allowed" or (expected == "unknown" and everyone))
             for operation in (READ, WRITE):
                 expected = model_by_type(bindings, who, host, operation, kind, everyone)
-                assert authorizer.authorize_by_resource_type(who, host, operation, kind) is expected
+                assert done_here(authorizer.authorize_by_resource_type(who, host, operation, kind)) is expected
 
 
 def model_by_type(
@@ -374,7 +387,7 @@ def test_without_an_authorizer_everything_is_allowed() -> None:
     assert not helper.is_enabled
     assert helper.authorize(request, READ, TOPIC, "t")
     helper.authorize_cluster_action(request)
-    assert helper.authorize_by_resource_type(request, WRITE, TOPIC)
+    assert done_here(helper.authorize_by_resource_type(request, WRITE, TOPIC))
     assert done_here(helper.authorized(request, READ, TOPIC, ["a", "b"])) == {"a", "b"}
     assert helper.authorized_operations(request, GROUP, "g") == 1 << 3 | 1 << 6 | 1 << 8
 

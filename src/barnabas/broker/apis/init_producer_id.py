@@ -19,9 +19,10 @@ PRODUCER_FENCED, UNKNOWN_SERVER_ERROR (all ids are used up).
 
 from typing import NamedTuple
 
+from barnabas.base.tasks import Runner, Task
 from barnabas.broker.apis.add_partitions_to_txn import old_fencing_error
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.later import LaterAnswers, reply_once
+from barnabas.broker.apis.later import LaterAnswers, reply_once, serve
 from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.requests.request import Request
@@ -41,6 +42,7 @@ _FENCED_SINCE_VERSION = 4
 class Parts(NamedTuple):
     """What the handler uses."""
 
+    runner: Runner
     later: LaterAnswers
     producer_ids: ProducerIds
     transactions: TransactionService
@@ -49,8 +51,12 @@ class Parts(NamedTuple):
 
 def handle(parts: Parts, request: Request) -> None:
     """Take an id of this broker's block, or ask the transaction coordinator."""
+    serve(parts.runner, request, _init(parts, request))
+
+
+def _init(parts: Parts, request: Request) -> Task[None]:
     message: InitProducerIdRequest = request.message
-    refusal = _refusal(parts.auth_helper, request, message.transactional_id)
+    refusal = yield from _refusal(parts.auth_helper, request, message.transactional_id)
     if refusal is not None:
         request.fail(refusal)
         return
@@ -65,14 +71,14 @@ def handle(parts: Parts, request: Request) -> None:
         parts.later.answer_when_done(request, _after_refill(parts, request))
 
 
-def _refusal(auth_helper: AuthHelper, request: Request, transactional_id: str | None) -> ErrorCode | None:
+def _refusal(auth_helper: AuthHelper, request: Request, transactional_id: str | None) -> Task[ErrorCode | None]:
     """Why the client gets no id; None if it may have one."""
     if transactional_id is not None:
         if not auth_helper.authorize(request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
             return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     elif not auth_helper.authorize(
         request, AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=False
-    ) and not auth_helper.authorize_by_resource_type(request, AclOperation.WRITE, ResourceType.TOPIC):
+    ) and not (yield from auth_helper.authorize_by_resource_type(request, AclOperation.WRITE, ResourceType.TOPIC)):
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     return None
 
@@ -109,6 +115,8 @@ API = ApiHandler(
     0,
     5,
     handle,
-    lambda services: Parts(services.later, services.producer_ids, services.transactions, services.auth_helper),
+    lambda services: Parts(
+        services.runner, services.later, services.producer_ids, services.transactions, services.auth_helper
+    ),
     fail,
 )

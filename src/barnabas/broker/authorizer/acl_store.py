@@ -10,7 +10,8 @@ has written since. ``in_turn`` does one after the other (`service`). A change of
 is several, so that others are not kept from what brokers have changed meanwhile.
 
 In Kafka: `AclAuthorizer.loadCache`, `updateResourceAcls`, `createAcls` and `deleteAcls`, and the
-methods of `KafkaZkClient` for ACLs.
+methods of `KafkaZkClient` for ACLs. There a znode that cannot be read while a broker runs leaves
+what the broker knew; here its pattern denies everything to all but super users until it can be.
 """
 
 import logging
@@ -33,7 +34,7 @@ from barnabas.broker.authorizer.acl_znodes import (
     encode_change,
     has_znode,
 )
-from barnabas.broker.authorizer.authorizer import NO_ACLS, Authorizer, VersionedAcls
+from barnabas.broker.authorizer.authorizer import NO_ACLS, UNREADABLE, Authorizer, VersionedAcls
 from barnabas.broker.cluster.change_notes import ChangeNotes
 from barnabas.broker.cluster.steps import (
     ITEMS_A_TURN,
@@ -43,7 +44,7 @@ from barnabas.broker.cluster.steps import (
     Create,
     Delete,
     Pause,
-    Read,
+    ReadAllowed,
     Refused,
     SetData,
     Steps,
@@ -70,7 +71,7 @@ from barnabas.wire.jute.errors import ErrorCode as Keeper
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = ["AclStore", "Deleted"]
+__all__ = ["UNREADABLE_RETRY_MS", "AclStore", "Deleted"]
 
 logger = logging.getLogger(__name__)
 
@@ -78,12 +79,16 @@ _MAX_RETRIES = 10
 _RETRY_MS = 100
 _RETRY_JITTER_MS = 50
 _CHANGED_MEANWHILE = (Keeper.BAD_VERSION, Keeper.NO_NODE, Keeper.NODE_EXISTS)
+UNREADABLE_RETRY_MS = 10_000
+"""How often znodes that cannot be read are read again: who repairs one leaves no note."""
 _BATCH_BYTES = 1 << 20
 """What the entries that are written together have at most, beside those of one pattern."""
 
 _Entries = frozenset[AccessControlEntry]
 _Change = Callable[[_Entries], _Entries]
 _Failure = KafkaError | KeeperError | None
+_Unreadable = ZnodeFormatError | KeeperError
+"""Why a znode cannot be read: its contents, or its ACL in the coordination service."""
 
 
 class Deleted(NamedTuple):
@@ -113,22 +118,27 @@ class AclStore:
     def load(self) -> Steps[None]:
         """Make the permanent znodes, and read all entries.
 
-        Raises `ZnodeFormatError` for a znode that cannot be read: who may do what is unknown."""
+        Raises `ZnodeFormatError` or `KeeperError` for a znode that cannot be read: who may do what
+        is unknown."""
         made: list[Written] = yield WriteUnfenced([Create(path) for path in ACL_PATHS], repeat=True)
         for written in made:
             written.or_raise(WriteResult.EXISTS)
         yield from self._read_all(self._read)
 
     def reload(self) -> Steps[None]:
-        """Read all entries again: notes may have come and gone while there was no session.
-
-        Entries of a znode that cannot be read stay."""
+        """Read all entries again: notes may have come and gone while there was no session."""
         yield from self._read_all(self._refresh)
 
     def _read_all(self, read: Callable[[Sequence[ResourcePattern]], Steps[None]]) -> Steps[None]:
         seen: dict[ChangeNotes, list[str]] = {}
         for notes in self.notes.values():
             seen[notes] = yield from notes.skip()
+        yield from self._read_patterns(read)
+        for notes, paths in seen.items():
+            yield from notes.delete_expired(paths)
+
+    def _read_patterns(self, read: Callable[[Sequence[ResourcePattern]], Steps[None]]) -> Steps[None]:
+        """Read the entries of all patterns that there are, and forget the others."""
         known = one_by_one(self._authorizer.patterns())
         there: set[ResourcePattern] = set()
         for pattern_type in CHANGES:
@@ -145,24 +155,42 @@ class AclStore:
             else:
                 self._authorizer.update(pattern, NO_ACLS)
             yield None
-        for notes, paths in seen.items():
-            yield from notes.delete_expired(paths)
 
     def _read(self, patterns: Sequence[ResourcePattern]) -> Steps[None]:
-        """Raises `ZnodeFormatError`."""
+        """Raises `ZnodeFormatError` or `KeeperError`."""
         for pattern, acls in (yield from _read_acls(patterns)).items():
-            if isinstance(acls, ZnodeFormatError):
+            if isinstance(acls, _Unreadable):
                 raise acls
             yield from self._authorizer.update_in_slices(pattern, acls)
             yield None
 
     def _refresh(self, patterns: Sequence[ResourcePattern]) -> Steps[None]:
         for pattern, acls in (yield from _read_acls(patterns)).items():
-            if isinstance(acls, ZnodeFormatError):
-                logger.error("The entries stay as they were: %s", acls)
+            if isinstance(acls, _Unreadable):
+                self._deny(pattern, acls)
             else:
+                if pattern in self._authorizer.unreadable:
+                    logger.info("The ACLs for %s can be read again", _shown(pattern))
                 yield from self._authorizer.update_in_slices(pattern, acls)
             yield None
+
+    def _deny(self, pattern: ResourcePattern, why: _Unreadable) -> None:
+        if pattern not in self._authorizer.unreadable:
+            logger.error(
+                "All but super users are denied what the ACLs for %s are about, because these cannot be read. "
+                "Write the znode %s again, or delete it; it is read again every %d s. %s",
+                _shown(pattern),
+                acl_path(pattern.resource_type, pattern.pattern_type, pattern.name),
+                UNREADABLE_RETRY_MS // 1000,
+                why,
+            )
+        self._authorizer.update(pattern, UNREADABLE)
+
+    def retry_unreadable(self) -> Steps[None]:
+        """Read znodes again that could not be read."""
+        patterns = list(self._authorizer.unreadable)
+        for first in range(0, len(patterns), ITEMS_A_TURN):
+            yield from self._refresh(patterns[first : first + ITEMS_A_TURN])
 
     def process_changes(self, pattern_type: PatternType) -> Steps[None]:
         """Look for notes about patterns of a type, and read again what the new ones name."""
@@ -170,15 +198,20 @@ class AclStore:
 
     def _apply_notes(self, notes: Sequence[tuple[str, bytes | None]]) -> Steps[None]:
         patterns: dict[ResourcePattern, None] = {}
+        are_all_read = True
         for path, data in notes:
             try:
                 pattern = decode_change(path, data)
             except ZnodeFormatError as error:
-                logger.error("%s", error)
+                logger.error("The ACLs of all patterns are read again, because a change is unknown: %s", error)
+                are_all_read = False
                 continue
             if pattern is not None and has_znode(pattern):
                 patterns[pattern] = None
-        yield from self._refresh(list(patterns))
+        if are_all_read:
+            yield from self._refresh(list(patterns))
+        else:
+            yield from self._read_patterns(self._refresh)
 
     # Changing
 
@@ -339,8 +372,8 @@ class _PatternChanges:
                 yield None
         read = yield from _read_acls([pattern for pattern in self.pending if pattern not in known])
         for pattern, found in read.items():
-            if isinstance(found, ZnodeFormatError):
-                logger.error("The entries cannot be changed: %s", found)
+            if isinstance(found, _Unreadable):
+                logger.error("The ACLs for %s cannot be changed: %s", _shown(pattern), found)
                 self._end(pattern, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
             else:
                 known[pattern] = found
@@ -392,16 +425,16 @@ class _PatternChanges:
 _TOO_MANY = f"The ACLs of one resource pattern may have {MAX_ACLS_BYTES} bytes in all"
 
 
-def _read_acls(patterns: Sequence[ResourcePattern]) -> Steps[dict[ResourcePattern, VersionedAcls | ZnodeFormatError]]:
+def _read_acls(patterns: Sequence[ResourcePattern]) -> Steps[dict[ResourcePattern, VersionedAcls | _Unreadable]]:
     """What the znodes of patterns say."""
     if not patterns:
         return {}
     paths = [acl_path(pattern.resource_type, pattern.pattern_type, pattern.name) for pattern in patterns]
-    znodes: list[Znode | None] = yield Read(paths)
-    found: dict[ResourcePattern, VersionedAcls | ZnodeFormatError] = {}
+    znodes: list[Znode | KeeperError | None] = yield ReadAllowed(paths)
+    found: dict[ResourcePattern, VersionedAcls | _Unreadable] = {}
     for pattern, path, znode in zip(patterns, paths, znodes, strict=True):
-        if znode is None:
-            found[pattern] = NO_ACLS
+        if znode is None or isinstance(znode, KeeperError):
+            found[pattern] = NO_ACLS if znode is None else znode.with_traceback(None)
             continue
         try:
             found[pattern] = VersionedAcls((yield from decode_acls(path, znode.data)), znode.version)

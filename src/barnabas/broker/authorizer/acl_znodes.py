@@ -15,7 +15,7 @@ In Kafka: `ZkAclStore`, `ZkAclChangeStore`, `ResourceZNode`, `AclEntry`.
 
 import json
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeGuard
 
 from barnabas.base.tasks import Task
 from barnabas.broker.cluster.znodes import ZnodeFormatError
@@ -126,7 +126,7 @@ def _entry(path: str, acl: Any) -> AccessControlEntry:
         permission = of_pascal_case(AclPermissionType, acl["permissionType"])
     except (TypeError, KeyError, AttributeError) as error:
         raise ZnodeFormatError(f"{path}: an access control list cannot be read: {error!r}") from error
-    if not isinstance(principal, str) or not isinstance(host, str) or not is_principal(principal):
+    if not _is_text(principal) or not _is_text(host) or not is_principal(principal):
         raise ZnodeFormatError(f"{path}: an access control list does not name a principal as User:name, and a host")
     return AccessControlEntry(principal, host, operation, permission)
 
@@ -153,7 +153,10 @@ def decode_change(path: str, data: bytes | None) -> ResourcePattern | None:
     kind: Any
     name: Any
     if path.startswith(f"{CHANGES[PatternType.LITERAL]}/"):
-        kind, colon, name = (data or b"").decode(errors="replace").partition(":")
+        try:
+            kind, colon, name = (data or b"").decode().partition(":")
+        except UnicodeDecodeError as error:
+            raise ZnodeFormatError(f"{path}: a note is not in UTF-8") from error
         if not colon:
             raise ZnodeFormatError(f"{path}: a note is not of the form TYPE:NAME")
         pattern_type = PatternType.LITERAL
@@ -161,11 +164,23 @@ def decode_change(path: str, data: bytes | None) -> ResourcePattern | None:
         contents = _decoded(path, data or b"")
         version, kind, name = contents.get("version"), contents.get("resourceType"), contents.get("name")
         is_prefix = contents.get("patternType") == PatternType.PREFIXED.name
-        if version != _VERSION or not isinstance(kind, str) or not isinstance(name, str) or not is_prefix:
+        if version != _VERSION or not isinstance(kind, str) or not _is_text(name) or not is_prefix:
             raise ZnodeFormatError(f"{path}: a note does not name a pattern")
         pattern_type = PatternType.PREFIXED
     resource_type = ResourceType.__members__.get(kind.upper(), ResourceType.UNKNOWN)
     return ResourcePattern(resource_type, name, pattern_type) if resource_type in RESOURCE_TYPES else None
+
+
+def _is_text(value: object) -> TypeGuard[str]:
+    """Whether it is a text of whole characters: JSON may have half of one (``\\ud800``), which
+    cannot be written again."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _encoded(contents: object) -> bytes:

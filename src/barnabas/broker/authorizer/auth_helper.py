@@ -135,13 +135,13 @@ class AuthHelper:
 
     def authorize_by_resource_type(
         self, request: Request, operation: AclOperation, resource_type: ResourceType
-    ) -> bool:
+    ) -> Task[bool]:
         """Whether the client may do an operation on any resource of a type (KIP-679)."""
         authorizer, client = self._authorizer, request.client
         if authorizer is None or client.is_this_broker:
             return True
         host = _host(client)
-        is_allowed = authorizer.authorize_by_resource_type(client.principal, host, operation, resource_type)
+        is_allowed = yield from authorizer.authorize_by_resource_type(client.principal, host, operation, resource_type)
         asked = AuditedOperation(request.api_key, operation, resource_type, "NONE", 0, "UNKNOWN")
         if not is_allowed:
             self._audit_log.denied(client.principal, host, asked)

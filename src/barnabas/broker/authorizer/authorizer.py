@@ -12,6 +12,8 @@ pairs count for a client, with ``User:*`` and the host ``*`` in the place of eit
 takes the same few look-ups whether it allows or denies, and however many entries there are.
 Prefixes of a name are looked up by the lengths that prefixes have.
 
+A pattern whose entries cannot be read (`UNREADABLE`) denies everything to all but super users.
+
 A pattern with very many entries is kept apart, by itself: its entries are replaced at once, as
 those of any other, and they are prepared before in slices.
 
@@ -38,7 +40,7 @@ from barnabas.security.acls import (
     ResourceType,
 )
 
-__all__ = ["NO_ACLS", "Authorizer", "VersionedAcls"]
+__all__ = ["NO_ACLS", "UNREADABLE", "Authorizer", "VersionedAcls"]
 
 _ALL_OPERATIONS = sum(1 << operation for operation in AclOperation if operation > AclOperation.ALL)
 _IMPLYING = [(operation, sum(1 << other for other in others)) for operation, others in IMPLYING_OPERATIONS.items()]
@@ -60,6 +62,10 @@ class VersionedAcls(NamedTuple):
 
 
 NO_ACLS = VersionedAcls(frozenset(), -1)
+UNREADABLE = VersionedAcls(
+    frozenset((AccessControlEntry(WILDCARD_PRINCIPAL, WILDCARD, AclOperation.ALL, AclPermissionType.DENY),)), -1
+)
+"""In the place of entries that cannot be read: they may deny anything."""
 
 _Bits = Mapping[tuple[str, str], int]
 """Bit fields by principal and host."""
@@ -78,6 +84,13 @@ class _Rights:
         self.prefixed: dict[str, int] = {}
         self.lengths: Counter[int] = Counter()
         """How many prefixes have a length."""
+
+    def copy(self) -> "_Rights":
+        """These rights as they are now, without the lengths."""
+        copied = _Rights()
+        copied.literal = self.literal.copy()
+        copied.prefixed = self.prefixed.copy()
+        return copied
 
     def on(self, name: str) -> int:
         """What they say about one resource."""
@@ -116,6 +129,8 @@ class Authorizer:
         self._rights: dict[_Who, _Rights] = {}
         self._apart: dict[ResourcePattern, _Bits] = {}
         """The patterns with very many entries, which are not in the rights."""
+        self.unreadable: set[ResourcePattern] = set()
+        """The patterns whose entries cannot be read."""
         self._prefix_lengths: Counter[int] = Counter()
         self._decided: dict[tuple[str, str, ResourceType, str], int] = {}
         self._decided_by_type: dict[tuple[str, str, AclOperation, ResourceType], bool] = {}
@@ -206,20 +221,26 @@ class Authorizer:
 
     def authorize_by_resource_type(
         self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType
-    ) -> bool:
+    ) -> Task[bool]:
         """Whether there can be a resource of this type on which a principal may do an operation
-        (KIP-679). Operations that imply it do not count."""
+        (KIP-679). Operations that imply it do not count.
+
+        The entries that there are when the task begins decide."""
         key = (principal, host, operation, resource_type)
         allowed = self._decided_by_type.get(key)
         if allowed is None:
-            allowed = principal in self._super_users or self._decide_by_type(*key)
-            if len(self._decided_by_type) >= _MAX_KEPT_DECISIONS:
-                self._decided_by_type.clear()
-            self._decided_by_type[key] = allowed
+            version = self.version
+            allowed = principal in self._super_users or (yield from self._decide_by_type(*key))
+            if version == self.version:
+                if len(self._decided_by_type) >= _MAX_KEPT_DECISIONS:
+                    self._decided_by_type.clear()
+                self._decided_by_type[key] = allowed
         return allowed
 
-    def _decide_by_type(self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType) -> bool:
-        all_rights = [*self._rights_of(principal, host, resource_type)]
+    def _decide_by_type(
+        self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType
+    ) -> Task[bool]:
+        all_rights = self._rights_of(principal, host, resource_type)
         if self._apart:
             all_rights.append(self._rights_apart(principal, host, resource_type))
         allowing = 1 << operation | 1 << AclOperation.ALL
@@ -228,32 +249,40 @@ class Authorizer:
             return False
         if self._allow_everyone or any(rights.literal.get(WILDCARD, 0) & allowing for rights in all_rights):
             return True
-        denied_prefixes = {
-            prefix for rights in all_rights for prefix, bits in rights.prefixed.items() if bits & denying
-        }
-        lengths = set(map(len, denied_prefixes))
+        all_rights = [rights.copy() for rights in all_rights]  # others change meanwhile
+        denied_prefixes: set[str] = set()
+        lengths: set[int] = set()
+        for rights in all_rights:
+            for prefix, bits in rights.prefixed.items():
+                if bits & denying:
+                    denied_prefixes.add(prefix)
+                    lengths.add(len(prefix))
+                yield None
 
         def is_open(name: str) -> bool:
             """Whether no prefix of a name, itself included, is denied."""
             return not any(name[:length] in denied_prefixes for length in lengths)
 
         for rights in all_rights:
-            if any(bits & allowing and is_open(prefix) for prefix, bits in rights.prefixed.items()):
-                return True
-        return any(
-            bits & allowing and is_open(name) and not any(other.literal.get(name, 0) & denying for other in all_rights)
-            for rights in all_rights
-            for name, bits in rights.literal.items()
-        )
+            for prefix, bits in rights.prefixed.items():
+                if bits & allowing and is_open(prefix):
+                    return True
+                yield None
+            for name, bits in rights.literal.items():
+                is_denied = any(other.literal.get(name, 0) & denying for other in all_rights)
+                if bits & allowing and not is_denied and is_open(name):
+                    return True
+                yield None
+        return False
 
     # Entries
 
     def acls_of(self, pattern: ResourcePattern) -> VersionedAcls | None:
-        """The entries of a pattern; None if it has none here."""
-        return self._acls.get(pattern)
+        """The entries of a pattern; None if it has none here, or they cannot be read."""
+        return None if pattern in self.unreadable else self._acls.get(pattern)
 
     def patterns(self) -> Iterable[ResourcePattern]:
-        """All patterns that have entries."""
+        """All patterns that have entries, or whose entries cannot be read."""
         return self._acls.keys()
 
     def acls(self, wanted: AclBindingFilter) -> Task[list[AclBinding]]:
@@ -261,7 +290,7 @@ class Authorizer:
         found: list[AclBinding] = []
         patterns = wanted.pattern.patterns
         for pattern in one_by_one(self._acls if patterns is None else patterns):
-            acls = self._acls.get(pattern)
+            acls = self.acls_of(pattern)
             if acls is not None and wanted.pattern.matches(pattern):
                 for entry in acls.entries:
                     if wanted.entry.matches(entry):
@@ -281,6 +310,10 @@ class Authorizer:
 
     def update(self, pattern: ResourcePattern, acls: VersionedAcls, bits: _Bits | None = None) -> None:
         """The entries of a pattern are these from now on. ``bits`` are theirs, if they are many."""
+        if acls is UNREADABLE:
+            self.unreadable.add(pattern)
+        else:
+            self.unreadable.discard(pattern)
         before = self._acls.get(pattern, NO_ACLS).entries
         if acls.entries:
             self._acls[pattern] = acls

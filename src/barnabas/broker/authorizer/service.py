@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from barnabas.base.clock import CallLater
-from barnabas.broker.authorizer.acl_store import AclStore, Deleted
+from barnabas.broker.authorizer.acl_store import UNREADABLE_RETRY_MS, AclStore, Deleted
 from barnabas.broker.authorizer.authorizer import Authorizer
 from barnabas.broker.cluster.service import Interpreter, WatchFor, ZnodeFollower
 from barnabas.broker.cluster.steps import Done, Steps, Wait
@@ -45,6 +45,9 @@ class AclManager:
         self._store = store
         self._interpreter = interpreter
         self._spawn = spawn
+        self._call_later = call_later
+        self._retries = False
+        """Whether znodes that cannot be read will be read again."""
         self._lock = asyncio.Lock()
         self._must_reload = False
         store.in_turn = self._in_turn
@@ -100,9 +103,24 @@ class AclManager:
         await self._interpreter.perform(self._store.notes[pattern_type].pause())
         await self._perform(self._store.process_changes(pattern_type), self._watch_for)
 
+    def _retry_later(self) -> None:
+        if self.authorizer.unreadable and not self._retries:
+            self._retries = True
+            self._call_later(UNREADABLE_RETRY_MS, lambda: self._spawn(self._retry_unreadable()))
+
+    async def _retry_unreadable(self) -> None:
+        self._retries = False
+        try:
+            await self._perform(self._store.retry_unreadable())
+        except KeeperError as error:
+            logger.warning("ACLs that could not be read were not read again: %s", error)
+
     async def _perform(self, steps: Steps[T], watch_for: WatchFor = lambda _: None) -> T:
-        async with self._lock:
-            return await self._interpreter.perform(steps, watch_for=watch_for)
+        try:
+            async with self._lock:
+                return await self._interpreter.perform(steps, watch_for=watch_for)
+        finally:
+            self._retry_later()
 
     def _watch_for(self, path: str) -> WatchCallback | None:
         return next((watch for follower in self._followers if (watch := follower.watch_for(path)) is not None), None)
