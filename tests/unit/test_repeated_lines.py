@@ -1,22 +1,22 @@
 """Lines of the server's log that strangers cause are summed up."""
 
+import importlib
 import logging
 from collections.abc import Iterator
 
 import pytest
 
-from barnabas.broker.requests import dispatch
-from barnabas.cli.output.repeated_lines import CAUSED_BY_STRANGERS, RepeatedLines
+from barnabas.cli.output.repeated_lines import AT_BROKERS, AT_COORDINATION_SERVERS, RepeatedLines
 from barnabas.net import tls_layer
 
-NAME = CAUSED_BY_STRANGERS[0]
+NAME = tls_layer.logger.name
 FORM = "The TLS handshake with %s:%d failed: %s"
 
 
 @pytest.fixture
 def repeated(caplog: pytest.LogCaptureFixture) -> Iterator[RepeatedLines]:
     """The filter, as a broker has it."""
-    with caplog.at_level(logging.DEBUG, "barnabas"), RepeatedLines() as made:
+    with caplog.at_level(logging.DEBUG, "barnabas"), RepeatedLines(AT_BROKERS) as made:
         yield made
 
 
@@ -26,9 +26,26 @@ def record(host: str, port: int, at_s: float, form: str = FORM) -> logging.LogRe
     return made
 
 
-def test_the_loggers_are_those_that_write_of_strangers() -> None:
+@pytest.mark.parametrize("name", sorted({*AT_BROKERS, *AT_COORDINATION_SERVERS}))
+def test_the_loggers_are_those_that_write_of_strangers(name: str) -> None:
     """A module that moves takes its name along."""
-    assert {tls_layer.logger.name, dispatch.logger.name} == set(CAUSED_BY_STRANGERS)
+    assert importlib.import_module(name).logger.name == name
+
+
+def test_lines_of_coordination_servers_are_summed_up_by_address(caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever the port of a peer; who has authenticated as whom is always written."""
+    connections, peers = (
+        logging.getLogger(f"barnabas.coordination.{name}") for name in ("server.client_connections", "quorum.channels")
+    )
+    with caplog.at_level(logging.INFO, "barnabas"), RepeatedLines(AT_COORDINATION_SERVERS):
+        for port in range(5):
+            connections.warning("Too many connections from %s - max is %d (maxClientCnxns)", "10.0.0.7", 60)
+            connections.info("Authenticated Id %r for scheme x509", "CN=a")
+            peers.warning("Closing the connection of %s, which is not authenticated: %s", ("10.0.0.7", port), "late")
+    texts = [each.getMessage() for each in caplog.records]
+    assert texts.count("Authenticated Id 'CN=a' for scheme x509") == 5
+    assert [text for text in texts if text.startswith("4 more like this of 10.0.0.7")] == texts[-2:]
+    assert len(texts) == 5 + 2 + 2
 
 
 def test_many_handshakes_that_fail_cost_two_lines(repeated: RepeatedLines, caplog: pytest.LogCaptureFixture) -> None:
@@ -50,7 +67,7 @@ def test_a_filter_that_ended_counts_no_lines(caplog: pytest.LogCaptureFixture) -
     """It writes what it counted, and the loggers are as before."""
     logger = logging.getLogger(NAME)
     before = list(logger.filters)
-    with caplog.at_level(logging.INFO, "barnabas"), RepeatedLines():
+    with caplog.at_level(logging.INFO, "barnabas"), RepeatedLines(AT_BROKERS):
         for port in range(3):
             logger.handle(record("10.0.0.7", port, 100.0))
     assert caplog.records[-1].getMessage() == f"2 more like this of 10.0.0.7 since then: {FORM}"

@@ -13,7 +13,7 @@ from barnabas.cli.connection.properties import key_values, read_properties_file
 from barnabas.cli.options.tool_parser import ToolParser
 from barnabas.cli.output.authorizer_log import AUDIT_LOG_FORMATS, keep_audit_lines, write_audit_lines_to
 from barnabas.cli.output.log_lines import log_to_standard_error
-from barnabas.cli.output.repeated_lines import RepeatedLines
+from barnabas.cli.output.repeated_lines import AT_BROKERS, RepeatedLines
 from barnabas.cli.output.standard_streams import outlive_output
 from barnabas.cli.servers.faults import faults_of_cluster
 from barnabas.net.descriptors import check_descriptor_limit, raise_descriptor_limit
@@ -49,7 +49,7 @@ def main(argv: list[str]) -> int:
     import barnabas.broker.server  # noqa: F401
 
     gc.freeze()  # what was imported lives long
-    with RepeatedLines():
+    with RepeatedLines(AT_BROKERS):
         return asyncio.Runner(loop_factory=_new_loop).run(_serve(texts))
 
 

@@ -16,6 +16,7 @@ from barnabas.cli.machine.server_names import coordination_name
 from barnabas.cli.options.helpful_parser import HelpfulParser
 from barnabas.cli.output.colours import print_error
 from barnabas.cli.output.log_lines import LogFormatter, log_to_standard_error
+from barnabas.cli.output.repeated_lines import AT_COORDINATION_SERVERS, RepeatedLines
 from barnabas.cli.output.standard_streams import outlive_output
 from barnabas.cli.servers.faults import faults_of_cluster
 from barnabas.coordination.admin.server import AdminServer
@@ -101,7 +102,8 @@ def _log_with_id(my_id: int) -> None:
 def _run(settings: Values, peer_config: PeerConfig, path: str) -> int:
     limit_pauses()
     gc.freeze()  # what was imported lives long
-    return asyncio.Runner(loop_factory=_new_loop).run(_serve(settings, peer_config, path))
+    with RepeatedLines(AT_COORDINATION_SERVERS):
+        return asyncio.Runner(loop_factory=_new_loop).run(_serve(settings, peer_config, path))
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

@@ -83,5 +83,5 @@ def _identities(rules: AccessRules, authorization: str, address: str) -> list[Id
 
 
 def _refuse(command: str, status: HTTPStatus, error: str, address: str) -> HttpResponse:
-    logger.warning("Refusing the command %s of %s: %s", command, address, error)
+    logger.warning("Refusing %s the command %s: %s", address, command, error)
     return json_response(command, error, status=status)

@@ -117,7 +117,7 @@ class ClientReplies:
         except KeeperError as error:
             frame = encode_reply(xid, zxid, error.code)
         except MalformedRecordError as error:
-            logger.info("Refusing a request of type %d of %s: %s", operation.opcode, client.address, error)
+            logger.info("Refusing %s a request of type %d: %s", client.address, operation.opcode, error)
             frame = encode_reply(xid, zxid, ErrorCode.MARSHALLING_ERROR)
         self.reply(client, frame, now_ms, since_ms)
         if operation.is_sliced:

@@ -156,7 +156,7 @@ class SessionConnector:
         self.established(client, session)
 
     def _refuse(self, client: ServerConnection, session_id: int) -> None:
-        logger.info("Session 0x%x of %s has expired or is unknown", session_id & (1 << 64) - 1, client.address)
+        logger.info("Refusing %s: session 0x%x has expired or is unknown", client.address, session_id & (1 << 64) - 1)
         client.transport.send(_response(client, 0, 0, _NO_PASSWORD))
         client.transport.close()
 

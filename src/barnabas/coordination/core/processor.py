@@ -283,7 +283,7 @@ class Processor:
             try:
                 values = decode_part_values(write, data, offset, self.limits.max_multi_operations)
             except MalformedRecordError as error:
-                logger.info("Refusing a request of type %d of %s: %s", opcode, client.address, error)
+                logger.info("Refusing %s a request of type %d: %s", client.address, opcode, error)
                 if opcode == OpCode.MULTI:
                     self._replies.receive(client, header.xid, UNREADABLE, data, now_ms)
                     return
