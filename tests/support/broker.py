@@ -254,10 +254,10 @@ class DataPath:
         handlers = load_handlers(apis)
         absent = Absent()
         runner = Runner(self.clock, self.timers, thread_at_once)
-        first_updates = FirstUpdates(self.metadata, self.purgatory)
+        auth_helper = parts.setdefault("auth_helper", AuthHelper(None))
+        first_updates = FirstUpdates(self.metadata, self.purgatory, auth_helper)
         later = LaterAnswers(start, self.timers, self.config)
         found: dict[str, Any] = {
-            "auth_helper": AuthHelper(None),
             "broker_id": 0,
             "config": self.config,
             "api_versions": advertised(handlers.values()),

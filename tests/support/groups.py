@@ -9,7 +9,7 @@ from barnabas.base.clock import Now
 from barnabas.base.ids import TopicPartition
 from barnabas.base.tasks import done_here
 from barnabas.broker.apis.offset_commit import read_message, response_to, set_codes
-from barnabas.broker.apis.rights import EVERY_NAME
+from barnabas.broker.authorizer.auth_helper import EVERY_NAME
 from barnabas.broker.groups.commits import OffsetCommit
 from barnabas.broker.groups.coordinator import GroupCoordinator
 from barnabas.broker.groups.deletion import GroupDeletion, delete_offsets, prepare_offset_deletion

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from barnabas.base.ids import TopicPartition
+from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.broker.cluster.steps import Steps, Watch
 from barnabas.broker.configuration.config_admin import TOPIC
+from barnabas.security.acls import CLUSTER_NAME, AclOperation, ResourceType
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
 from barnabas.wire.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -30,6 +31,7 @@ from barnabas.wire.kafka.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 from support.broker import DataPath
+from support.rights import Rights
 
 
 @pytest.fixture
@@ -104,6 +106,31 @@ def test_a_topic_that_was_deleted_meanwhile_delays_the_first_answers_only(broker
     broker.timers.advance(3000)
     assert names(client.answer()) == ["a"]
     assert names(client.ask(MetadataRequest(topics=None), 12)) == ["a"]
+
+
+def test_the_delay_says_nothing_of_topics_that_a_client_has_no_right_to(broker: DataPath) -> None:
+    """There, or still to come: by name they are refused at once, by id they wait."""
+    rights = Rights()
+    rights.allow((AclOperation.DESCRIBE, ResourceType.TOPIC, "b"))
+    rights.allow((AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME))
+    broker.serve(("metadata", "update_metadata"), auth_helper=rights.helper)
+    broker.metadata.expect(["a", "b", "c"])
+    known, unknown = Uuid(bytes([1]) * 16), Uuid(bytes([2]) * 16)
+    first = update("a")
+    first.topic_states[0].topic_id = known
+    client, controller = broker.connect(), broker.connect()
+    controller.ask(first, 8)
+    for name in ("a", "c"):
+        (topic,) = client.ask(MetadataRequest(topics=[MetadataRequestTopic(name=name)]), 12).topics
+        assert topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    for asked in (
+        MetadataRequestTopic(name="b"),
+        MetadataRequestTopic(name=None, topic_id=known),
+        MetadataRequestTopic(name=None, topic_id=unknown),
+    ):
+        waiting = broker.connect()
+        waiting.post(MetadataRequest(topics=[asked]), 12)
+        assert waiting.answer() is None
 
 
 def test_a_list_of_the_cluster_waits_for_the_live_brokers(broker: DataPath) -> None:

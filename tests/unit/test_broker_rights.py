@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import pytest
 
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
-from barnabas.broker.apis.rights import allowed_names
 from barnabas.broker.groups import queries
 from barnabas.broker.requests.request import ClientFacts, Request
 from barnabas.log.settings import LogConfig
@@ -914,7 +913,7 @@ def test_names_are_decided_in_slices() -> None:
     client = ClientFacts("PLAINTEXT", "127.0.0.1", 1)
     request = Request(ApiKey.METADATA, 9, 1, "c", None, client, 0, lambda *_: None)
     names = ["t", *(f"n{number}" for number in range(99))]
-    work = allowed_names(rights.helper, request, DESCRIBE, TOPIC, names)
+    work = rights.helper.filter_by_authorized(request, DESCRIBE, TOPIC, names)
     turns = list(work)
     assert turns == [None] * len(turns)
     assert len(turns) >= len(names)

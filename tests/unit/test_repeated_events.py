@@ -2,7 +2,7 @@
 
 from random import Random
 
-from barnabas.base.repeated_events import EventLimits, EventSum, EventSums, RepeatedEvents
+from barnabas.base.repeated_events import EventCount, EventCounts, EventLimits, RepeatedEvents
 from support.broker import ManualClock, ManualTimers
 
 INTERVAL_MS = 1000
@@ -14,7 +14,7 @@ class Written:
     def __init__(self, limits: EventLimits | None = None) -> None:
         self.timers = ManualTimers(ManualClock())
         self.started_ms = self.timers.clock.now_ms
-        self.lines: list[tuple[int, EventSum[str, str]]] = []
+        self.lines: list[tuple[int, EventCount[str, str]]] = []
         self.events = RepeatedEvents[str, str](
             lambda event: self.lines.append((self.timers.clock.now_ms - self.started_ms, event)),
             self.timers,
@@ -22,7 +22,7 @@ class Written:
             limits=limits,
         )
 
-    def take(self) -> list[tuple[int, EventSum[str, str]]]:
+    def take(self) -> list[tuple[int, EventCount[str, str]]]:
         lines, self.lines = self.lines, []
         return lines
 
@@ -32,11 +32,11 @@ def test_the_first_of_equal_events_is_written_at_once_and_the_number_of_the_othe
     written = Written()
     for _ in range(100_000):
         written.events.add("ann", "read")
-    assert written.take() == [(0, EventSum("ann", "read", 0))]
+    assert written.take() == [(0, EventCount("ann", "read", 0))]
     written.timers.advance(INTERVAL_MS - 1)
     assert written.take() == []
     written.timers.advance(1)
-    assert written.take() == [(INTERVAL_MS, EventSum("ann", "read", 99_999))]
+    assert written.take() == [(INTERVAL_MS, EventCount("ann", "read", 99_999))]
 
 
 def test_events_that_go_on_cost_one_line_for_each_interval() -> None:
@@ -72,7 +72,7 @@ def test_further_events_of_a_source_are_counted_together() -> None:
     written.events.add("bob", "read 7")
     assert len(written.take()) == 4
     written.timers.advance(INTERVAL_MS)
-    assert [event for _, event in written.take()] == [EventSum("ann", None, 997)]
+    assert [event for _, event in written.take()] == [EventCount("ann", None, 997)]
 
 
 def test_events_of_too_many_sources_are_counted_in_one_line() -> None:
@@ -83,14 +83,14 @@ def test_events_of_too_many_sources_are_counted_in_one_line() -> None:
     assert len(written.take()) == 2
     written.timers.advance(INTERVAL_MS)
     sums = [event for _, event in written.take()]
-    assert sums == [EventSum("user 2", None, 1), EventSum("user 3", None, 1), EventSum(None, None, 996)]
+    assert sums == [EventCount("user 2", None, 1), EventCount("user 3", None, 1), EventCount(None, None, 996)]
 
 
 def test_what_is_remembered_and_written_is_bounded_and_every_event_is_counted_once() -> None:
     """Whatever comes, from whomever."""
     limits = EventLimits(of_a_source=5, of_all=20, sources=4)
     for seed in range(20):
-        rng, sums = Random(seed), EventSums[int, int](limits)
+        rng, sums = Random(seed), EventCounts[int, int](limits)
         for _ in range(10):
             happened, at_once = 300, 0
             for _ in range(happened):

@@ -13,7 +13,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from barnabas.base.clock import CallLater, Timer
 
-__all__ = ["SUM_INTERVAL_MS", "WITHIN_INTERVAL", "EventLimits", "EventSum", "EventSums", "RepeatedEvents"]
+__all__ = ["SUM_INTERVAL_MS", "WITHIN_INTERVAL", "EventCount", "EventCounts", "EventLimits", "RepeatedEvents"]
 
 SUM_INTERVAL_MS = 60_000
 """How often the lines of servers' logs say what was counted."""
@@ -35,7 +35,7 @@ class EventLimits(NamedTuple):
     """Sources whose further events are counted for each of them."""
 
 
-class EventSum(NamedTuple, Generic[Source, Event]):
+class EventCount(NamedTuple, Generic[Source, Event]):
     """How often an event came again in an interval, or how many further events came."""
 
     source: Source | None
@@ -45,7 +45,7 @@ class EventSum(NamedTuple, Generic[Source, Event]):
     times: int
 
 
-class EventSums(Generic[Source, Event]):
+class EventCounts(Generic[Source, Event]):
     """Which events are written at once, and the numbers of the others."""
 
     def __init__(self, limits: EventLimits) -> None:
@@ -78,12 +78,12 @@ class EventSums(Generic[Source, Event]):
             self._rest += 1
         return False
 
-    def end_interval(self) -> list[EventSum[Source, Event]]:
+    def end_interval(self) -> list[EventCount[Source, Event]]:
         """What was counted since the last one. Events that came once are forgotten."""
-        sums = [EventSum[Source, Event](*key, count) for key, count in self._counts.items() if count]
-        sums += [EventSum[Source, Event](source, None, count) for source, count in self._further.items()]
+        sums = [EventCount[Source, Event](*key, count) for key, count in self._counts.items() if count]
+        sums += [EventCount[Source, Event](source, None, count) for source, count in self._further.items()]
         if self._rest:
-            sums.append(EventSum[Source, Event](None, None, self._rest))
+            sums.append(EventCount[Source, Event](None, None, self._rest))
         self._counts = {key: 0 for key, count in self._counts.items() if count}
         self._different = {}
         for source, _ in self._counts:
@@ -98,7 +98,7 @@ class RepeatedEvents(Generic[Source, Event]):
 
     def __init__(
         self,
-        write: Callable[[EventSum[Source, Event]], None],
+        write: Callable[[EventCount[Source, Event]], None],
         call_later: CallLater,
         *,
         interval_ms: int = SUM_INTERVAL_MS,
@@ -109,13 +109,13 @@ class RepeatedEvents(Generic[Source, Event]):
         self._write = write
         self._call_later = call_later
         self._interval_ms = interval_ms
-        self._sums = EventSums[Source, Event](limits or EventLimits())
+        self._sums = EventCounts[Source, Event](limits or EventLimits())
         self._timer: Timer | None = None
 
     def add(self, source: Source, event: Event) -> None:
         """An event has happened."""
         if self._sums.add(source, event):
-            self._write(EventSum(source, event, 0))
+            self._write(EventCount(source, event, 0))
         if self._timer is None:
             self._timer = self._call_later(self._interval_ms, self._end_interval)
 

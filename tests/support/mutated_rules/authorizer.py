@@ -45,7 +45,7 @@ RULES = [
         "broker/apis/produce.py",
         "if rights is None or rights.valid_for != valid_for:",
         "if rights is None:",
-        "test_produce_rights.py::test_a_topic_that_is_allowed_is_asked_for_once",
+        "test_topic_rights.py::test_a_topic_that_is_allowed_is_asked_for_once",
     ),
     Rule(
         "a broker opens when its entries are read",
@@ -59,7 +59,28 @@ RULES = [
         "broker/authorizer/acl_store.py",
         "                raise acls",
         "                continue",
-        "test_acl_store.py::test_a_znode_that_cannot_be_read_stops_the_start_and_later_changes_nothing",
+        "test_acl_store.py::test_a_znode_that_cannot_be_read_stops_the_start_and_later_denies",
+    ),
+    Rule(
+        "a pattern whose entries cannot be read denies",
+        "broker/authorizer/acl_store.py",
+        "        self._authorizer.update(pattern, UNREADABLE_ACLS)",
+        "        self._authorizer.unreadable.add(pattern)",
+        "test_acl_store.py::test_a_new_znode_that_cannot_be_read_denies_all_but_super_users_until_it_can_be",
+    ),
+    Rule(
+        "half a character cannot be read",
+        "broker/authorizer/acl_znodes.py",
+        "        value.encode()\n",
+        "        pass\n",
+        "test_acl_store.py::test_a_znode_that_cannot_be_read_stops_the_start_and_later_denies",
+    ),
+    Rule(
+        "the delay of a starting broker tells nothing of a topic without a right to it",
+        "broker/apis/first_updates.py",
+        "return topic in self.metadata or not self._has_rights(request, topic)",
+        "return topic in self.metadata",
+        "test_broker_first_metadata.py::test_the_delay_says_nothing_of_topics_that_a_client_has_no_right_to",
     ),
     Rule(
         "entries that were written by another broker meanwhile are not overwritten",

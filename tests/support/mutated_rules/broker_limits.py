@@ -337,7 +337,7 @@ RULES = [
     Rule(
         "the audit log cuts names",
         "broker/authorizer/administration.py",
-        "return text if len(text) <= _SHOWN_CHARACTERS else",
+        "return text if len(text) <= SHOWN_CHARACTERS else",
         "return text if True else",
         "test_audit_log.py::test_denials_of_a_hundred_thousand_names_are_bounded_in_lines_and_bytes",
     ),

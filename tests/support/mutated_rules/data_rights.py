@@ -159,7 +159,7 @@ RULES = [
     Rule(
         "Fetch needs READ on the topic",
         "broker/replication/delayed_fetch.py",
-        "if params.rights is not None and not params.rights.may_read(topic_partition.topic):",
+        "if params.rights is not None and not params.rights.allows(topic_partition.topic):",
         "if False:",
         f"{_MISSING}[Fetch-READ]",
     ),
@@ -180,7 +180,7 @@ RULES = [
     Rule(
         "a session looks again at all its partitions after a change of rights",
         "broker/replication/delayed_fetch.py",
-        "            context.belongs_to(params.rights.since)\n",
+        "            context.belongs_to(params.rights.valid_for)\n",
         "            pass\n",
         f"{_TESTS}test_a_session_learns_at_once_that_a_right_was_withdrawn",
     ),
@@ -194,13 +194,13 @@ RULES = [
     Rule(
         "Produce needs WRITE on the topic",
         "broker/replication/produce_append.py",
-        "    if rights is not None and not rights.may_write(topic):\n        raise",
+        "    if rights is not None and not rights.allows(topic):\n        raise",
         "    if False:\n        raise",
         f"{_TESTS}test_each_reader_of_produce_appends_to_what_the_client_may_write_to[tu-9]",
     ),
     Rule(
         "what was denied is asked for again",
-        "broker/replication/produce_rights.py",
+        "broker/replication/topic_rights.py",
         "if self._has_denied or not keeps_allowed or",
         "if not keeps_allowed or",
         f"{_TESTS}test_what_is_denied_is_asked_for_by_each_request",
@@ -208,8 +208,8 @@ RULES = [
     Rule(
         "Produce needs WRITE on the transactional id",
         "broker/replication/produce_append.py",
-        "    if rights is not None and options.transactional_id is not None:\n        rights.check_transactional_id(",
-        "    if False:\n        rights.check_transactional_id(",
+        "        and not rights.is_authorized(ResourceType.TRANSACTIONAL_ID, transactional_id)\n",
+        "        and False\n",
         f"{_TESTS}test_a_transactional_id_counts_where_a_batch_is_transactional[True]",
     ),
     Rule(

@@ -150,7 +150,8 @@ def _authorized(auth_helper: AuthHelper, request: Request, asked: Partitions) ->
     if request.version >= _BATCHED_SINCE_VERSION:
         return asked.keys()
     names = yield from list_of(topic for topic in asked if topic not in INTERNAL_TOPICS)
-    return (yield from auth_helper.authorized(request, AclOperation.WRITE, ResourceType.TOPIC, names))
+    authorized = yield from auth_helper.filter_by_authorized(request, AclOperation.WRITE, ResourceType.TOPIC, names)
+    return frozenset((yield from list_of(name for name in names if name in authorized)))
 
 
 def _report(making: Task[AddPartitionsToTxnResult], done: _Done) -> Task[None]:

@@ -111,4 +111,5 @@ API = ApiHandler(
     handle,
     lambda services: Parts(services.runner, services.storage, services.auth_helper),
     fail,
+    administrative=True,
 )

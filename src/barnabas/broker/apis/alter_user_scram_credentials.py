@@ -115,4 +115,5 @@ API = ApiHandler(
     _handle,
     lambda services: Parts(services.later, services.at_controller, services.config_repository, services.auth_helper),
     _fail,
+    administrative=True,
 )

@@ -48,6 +48,9 @@ class ApiHandler(Generic[Parts]):
     or_alter: bool = False
     """Whether ALTER of the cluster is enough for what only brokers may send otherwise: operators'
     tools send it, too."""
+    administrative: bool = False
+    """Whether it changes the cluster: the audit log has a line for what its client may do, where
+    there is an authorizer."""
     max_request_bytes: int = 0
     """The largest request; 0 for what `most_request_bytes` says of its form, and no
     limit for those of brokers."""
@@ -66,8 +69,10 @@ class ApiHandler(Generic[Parts]):
         """The handler of one broker."""
         parts = self.parts(services)
         handle = partial(self.handle, parts)
-        if self.inter_broker and services.auth_helper.is_enabled:
+        if self.inter_broker:
             handle = partial(_of_brokers, services.auth_helper, self.or_alter, handle)
+        if self.administrative:
+            handle = partial(_of_administrators, handle)
         return RequestHandler(
             self.key,
             self.min_version,
@@ -90,6 +95,12 @@ def _of_brokers(auth_helper: AuthHelper, or_alter: bool, handle: Callable[[Reque
         request, AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=False
     ):
         auth_helper.authorize_cluster_action(request)
+    handle(request)
+
+
+def _of_administrators(handle: Callable[[Request], None], request: Request) -> None:
+    """Serve what changes the cluster."""
+    request.administered = []
     handle(request)
 
 

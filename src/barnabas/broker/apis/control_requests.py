@@ -25,7 +25,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from barnabas.base.clock import CallLater
-from barnabas.base.repeated_events import WITHIN_INTERVAL, EventSum, RepeatedEvents
+from barnabas.base.repeated_events import WITHIN_INTERVAL, EventCount, RepeatedEvents
 from barnabas.base.tasks import Lane, Task
 from barnabas.broker.apis.later import answer_failure
 from barnabas.broker.cluster.steps import Pause, Read, Steps, Znode
@@ -172,7 +172,7 @@ class ControlRequests:
             self._drop(waiting)
 
 
-def _write_refusal(event: EventSum[str, str]) -> None:
+def _write_refusal(event: EventCount[str, str]) -> None:
     host, text, times = event
     if text is None:
         sender = f"from {host}" if host is not None else "from others"

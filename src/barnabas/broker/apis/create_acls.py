@@ -132,4 +132,4 @@ def _fail(message: CreateAclsRequest, _version: int, code: ErrorCode) -> CreateA
     return _answer(message, *error_fields(KafkaError(code)))
 
 
-API = ApiHandler(ApiKey.CREATE_ACLS, 1, 3, _handle, AclParts.of, _fail)
+API = ApiHandler(ApiKey.CREATE_ACLS, 1, 3, _handle, AclParts.of, _fail, administrative=True)

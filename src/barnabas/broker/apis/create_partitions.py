@@ -17,7 +17,6 @@ from typing import NamedTuple
 from barnabas.base.tasks import list_of
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import AtController, keeper_failure, reply_once
-from barnabas.broker.apis.rights import allowed_names
 from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.requests.request import Request
@@ -55,7 +54,9 @@ def _grow(parts: Parts, request: Request, message: CreatePartitionsRequest) -> S
         yield None
         asked[topic.name] += 1
     once = yield from list_of(name for name, times in asked.items() if times == 1)
-    authorized = yield from allowed_names(parts.auth_helper, request, AclOperation.ALTER, ResourceType.TOPIC, once)
+    authorized = yield from parts.auth_helper.filter_by_authorized(
+        request, AclOperation.ALTER, ResourceType.TOPIC, once
+    )
     for topic in message.topics:
         yield None
         result = results[topic.name] = CreatePartitionsTopicResult(name=topic.name)
@@ -100,4 +101,5 @@ API = ApiHandler(
     _handle,
     lambda services: Parts(services.at_controller, services.topics, services.auth_helper),
     _fail,
+    administrative=True,
 )

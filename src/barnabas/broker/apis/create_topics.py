@@ -16,14 +16,14 @@ INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_
 named twice), POLICY_VIOLATION (more than 10,000 topics), REQUEST_TIMED_OUT.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Container, Iterable
 from typing import NamedTuple
 
 from barnabas.base.tasks import Runner, Task, list_of
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import AtController, LaterAnswers, reply_once, serve
 from barnabas.broker.apis.request_sizes import LIMIT_OF_ALL
-from barnabas.broker.authorizer.auth_helper import AuthHelper
+from barnabas.broker.authorizer.auth_helper import EVERY_NAME, AuthHelper
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.configuration.config_helper import ConfigHelper
 from barnabas.broker.controller.service import Controller
@@ -127,13 +127,15 @@ def _refusal(message: CreateTopicsRequest, name: str, *, times: int, is_authoriz
 
 def _authorized(
     auth_helper: AuthHelper, request: Request, named: Iterable[str]
-) -> Task[tuple[Collection[str], Collection[str]]]:
+) -> Task[tuple[Container[str], Container[str]]]:
     """The topics that the client may create, and those whose configuration it may see."""
     names = yield from list_of(name for name in named if name != _METADATA_TOPIC)
-    may_create: Collection[str] = frozenset(names)
+    may_create = EVERY_NAME
     if not auth_helper.authorize(request, AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=False):
-        may_create = yield from auth_helper.authorized(request, AclOperation.CREATE, ResourceType.TOPIC, names)
-    may_describe = yield from auth_helper.authorized(
+        may_create = yield from auth_helper.filter_by_authorized(
+            request, AclOperation.CREATE, ResourceType.TOPIC, names
+        )
+    may_describe = yield from auth_helper.filter_by_authorized(
         request, AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, names, log_if_denied=False
     )
     return may_create, may_describe
@@ -229,4 +231,5 @@ API = ApiHandler(
     ),
     _fail,
     max_request_bytes=LIMIT_OF_ALL,
+    administrative=True,
 )

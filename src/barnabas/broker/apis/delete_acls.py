@@ -82,4 +82,4 @@ def _fail(message: DeleteAclsRequest, _version: int, code: ErrorCode) -> DeleteA
     return _answer(message, *error_fields(KafkaError(code)))
 
 
-API = ApiHandler(ApiKey.DELETE_ACLS, 1, 3, _handle, AclParts.of, _fail)
+API = ApiHandler(ApiKey.DELETE_ACLS, 1, 3, _handle, AclParts.of, _fail, administrative=True)

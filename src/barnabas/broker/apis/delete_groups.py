@@ -14,7 +14,6 @@ from typing import NamedTuple
 from barnabas.base.tasks import Runner, Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
-from barnabas.broker.apis.rights import allowed_names
 from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.groups.service import GroupService
 from barnabas.broker.requests.request import Request
@@ -43,8 +42,8 @@ def handle(parts: Parts, request: Request) -> None:
 
 def _delete(parts: Parts, request: Request) -> Task[None]:
     message: DeleteGroupsRequest = request.message
-    allowed = yield from allowed_names(
-        parts.auth_helper, request, AclOperation.DELETE, ResourceType.GROUP, message.groups_names
+    allowed = yield from parts.auth_helper.filter_by_authorized(
+        request, AclOperation.DELETE, ResourceType.GROUP, message.groups_names
     )
     yield from parts.groups.delete_groups(message, allowed, request.reply)
 
@@ -63,4 +62,5 @@ API = ApiHandler(
     handle,
     lambda services: Parts(services.runner, services.auth_helper, services.groups),
     fail,
+    administrative=True,
 )

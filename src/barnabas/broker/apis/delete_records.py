@@ -18,7 +18,6 @@ from barnabas.base.ids import TopicPartition
 from barnabas.base.tasks import Runner, Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
-from barnabas.broker.apis.rights import allowed_names
 from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.replication.delayed_delete_records import LowWatermark, delete_records
@@ -54,7 +53,7 @@ def handle(parts: Parts, request: Request) -> None:
 def _delete(parts: Parts, request: Request) -> Task[None]:
     message: DeleteRecordsRequest = request.message
     names = (topic.name for topic in message.topics)
-    allowed = yield from allowed_names(parts.auth_helper, request, AclOperation.DELETE, ResourceType.TOPIC, names)
+    allowed = yield from parts.auth_helper.filter_by_authorized(request, AclOperation.DELETE, ResourceType.TOPIC, names)
     wanted = []
     for topic in message.topics:
         yield None  # it may be named without partitions
@@ -123,4 +122,5 @@ API = ApiHandler(
         services.runner, services.auth_helper, services.purgatory, services.metadata, services.replicas
     ),
     fail,
+    administrative=True,
 )

@@ -20,7 +20,6 @@ from barnabas.base.ids import ZERO_UUID
 from barnabas.base.tasks import list_of
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import AtController, LaterAnswers, reply_once
-from barnabas.broker.apis.rights import allowed_names
 from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.configuration.broker_config import BrokerConfig
@@ -115,8 +114,8 @@ def _authorized(
     The error of a topic without rights does not depend on the other topics of the request: that it
     is named twice, once by id, would report the name of the id."""
     names = yield from list_of(result.name for result in results if result.name is not None)
-    described = yield from allowed_names(auth_helper, request, AclOperation.DESCRIBE, ResourceType.TOPIC, names)
-    deleted = yield from allowed_names(auth_helper, request, AclOperation.DELETE, ResourceType.TOPIC, names)
+    described = yield from auth_helper.filter_by_authorized(request, AclOperation.DESCRIBE, ResourceType.TOPIC, names)
+    deleted = yield from auth_helper.filter_by_authorized(request, AclOperation.DELETE, ResourceType.TOPIC, names)
     to_delete: dict[str, DeletableTopicResult] = {}
     for result in results:
         yield None
@@ -158,4 +157,5 @@ API = ApiHandler(
         services.auth_helper,
     ),
     _fail,
+    administrative=True,
 )

@@ -101,7 +101,7 @@ def _refused(
         return refused
     topics = yield from list_of(name for kind, name in resources if kind == TOPIC)
     operation = AclOperation.DESCRIBE_CONFIGS
-    authorized = yield from auth_helper.authorized(request, operation, ResourceType.TOPIC, topics)
+    authorized = yield from auth_helper.filter_by_authorized(request, operation, ResourceType.TOPIC, topics)
     may_see_brokers: bool | None = None
     for kind, name in resources:
         yield None

@@ -17,7 +17,6 @@ from typing import NamedTuple
 from barnabas.base.tasks import Runner, Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
-from barnabas.broker.apis.rights import allowed_names
 from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.groups.group import GroupState
 from barnabas.broker.groups.queries import describe_group
@@ -51,7 +50,9 @@ def handle(parts: Parts, request: Request) -> None:
 def _describe(parts: Parts, request: Request) -> Task[None]:
     message = request.message
     auth_helper = parts.auth_helper
-    allowed = yield from allowed_names(auth_helper, request, AclOperation.DESCRIBE, ResourceType.GROUP, message.groups)
+    allowed = yield from auth_helper.filter_by_authorized(
+        request, AclOperation.DESCRIBE, ResourceType.GROUP, message.groups
+    )
     groups = []
     # A group is described once, however often it is named: answers must not outgrow
     # what the broker knows.

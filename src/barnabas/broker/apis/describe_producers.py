@@ -16,7 +16,6 @@ from barnabas.base.ids import NO_LEADER_EPOCH, TopicPartition
 from barnabas.base.tasks import Runner, Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
-from barnabas.broker.apis.rights import allowed_names
 from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.requests.request import Request
@@ -50,7 +49,7 @@ def handle(parts: Parts, request: Request) -> None:
 def _describe_all(parts: Parts, request: Request) -> Task[None]:
     message: DescribeProducersRequest = request.message
     names = (topic.name for topic in message.topics)
-    allowed = yield from allowed_names(parts.auth_helper, request, AclOperation.READ, ResourceType.TOPIC, names)
+    allowed = yield from parts.auth_helper.filter_by_authorized(request, AclOperation.READ, ResourceType.TOPIC, names)
     # A partition is described once, however often it is named: it may have thousands of producers.
     described: set[TopicPartition] = set()
     topics = []

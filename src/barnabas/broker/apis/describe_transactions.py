@@ -60,7 +60,7 @@ def _describe(parts: Parts, request: Request, transactional_id: str) -> Task[Tra
     state = yield from describe_transaction(parts.transactions.coordinator, transactional_id)
     if auth_helper.is_enabled:
         topics = yield from list_of(topic.topic for topic in state.topics)
-        shown = yield from auth_helper.authorized(request, AclOperation.DESCRIBE, ResourceType.TOPIC, topics)
+        shown = yield from auth_helper.filter_by_authorized(request, AclOperation.DESCRIBE, ResourceType.TOPIC, topics)
         state.topics = yield from list_of(topic for topic in state.topics if topic.topic in shown)
     return state
 

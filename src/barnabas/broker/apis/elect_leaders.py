@@ -144,4 +144,5 @@ API = ApiHandler(
         services.auth_helper,
     ),
     _fail,
+    administrative=True,
 )

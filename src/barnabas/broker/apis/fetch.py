@@ -36,10 +36,11 @@ from barnabas.broker.apis.leader_hints import LeaderHints
 from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.metadata.cache import MetadataCache
-from barnabas.broker.replication.delayed_fetch import CONSUMER, FetchHandler, FetchParams, ReadRights
+from barnabas.broker.replication.delayed_fetch import CONSUMER, FetchHandler, FetchParams
 from barnabas.broker.replication.fetch_sessions import FetchContext, FetchPartitionData, FetchSessions, PartitionFetch
 from barnabas.broker.replication.reads import LOG_END, READ_COMMITTED, READ_UNCOMMITTED
 from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.replication.topic_rights import TopicRights
 from barnabas.broker.requests.request import Request
 from barnabas.security.acls import CLUSTER_NAME, AclOperation, ResourceType
 from barnabas.wire.kafka.api import ApiKey
@@ -141,19 +142,11 @@ def _ask_rights(auth_helper: AuthHelper, request: Request, params: FetchParams) 
     return True
 
 
-def _read_rights(auth_helper: AuthHelper, request: Request) -> ReadRights:
+def _read_rights(auth_helper: AuthHelper, request: Request) -> TopicRights:
     """What a consumer may read, each topic asked for once."""
-    decided: dict[str, bool] = {}
-
-    def may_read(topic: str) -> bool:
-        is_allowed = decided.get(topic)
-        if is_allowed is None:
-            is_allowed = auth_helper.authorize(request, AclOperation.READ, ResourceType.TOPIC, topic)
-            decided[topic] = is_allowed
-        return is_allowed
-
     client = request.client
-    return ReadRights(may_read, (client.principal, client.host, auth_helper.rights_version))
+    valid_for = client.principal, client.host, auth_helper.rights_version
+    return TopicRights(partial(auth_helper.authorize, request, AclOperation.READ), valid_for)
 
 
 def _params(message: FetchRequest, request: Request, most_bytes: int) -> FetchParams:

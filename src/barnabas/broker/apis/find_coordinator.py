@@ -24,8 +24,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.base.tasks import Runner, Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
-from barnabas.broker.apis.rights import EVERY_NAME, allowed_names
-from barnabas.broker.authorizer.auth_helper import AuthHelper
+from barnabas.broker.authorizer.auth_helper import EVERY_NAME, AuthHelper
 from barnabas.broker.groups.service import GroupService
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.metadata.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -104,7 +103,7 @@ def _allowed(auth_helper: AuthHelper, request: Request, keys: Sequence[str]) -> 
     resource_type = _RESOURCE_TYPES.get(key_type)
     if resource_type is None:  # there is no coordinator
         return EVERY_NAME
-    return (yield from allowed_names(auth_helper, request, AclOperation.DESCRIBE, resource_type, keys))
+    return (yield from auth_helper.filter_by_authorized(request, AclOperation.DESCRIBE, resource_type, keys))
 
 
 def _find(parts: Parts, request: Request, key: str) -> Coordinator:

@@ -4,15 +4,20 @@ Clients take a topic that is missing for a deleted one, and do not ask again aft
 it. So a broker that has just started delays answers about topics until the controller has sent
 them: see `MetadataCache.expect`. Kafka has no counterpart: its brokers answer at once, from a
 cache that is still empty.
+
+A client that has no right at all to a topic does not learn from the delay whether there is one.
 """
 
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from barnabas.base.ids import Uuid
+from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.broker.requests.request import Request
+from barnabas.security.acls import ResourceType
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = ["TOPICS_WAIT_MS", "FirstUpdates"]
@@ -36,6 +41,7 @@ class FirstUpdates:
 
     metadata: MetadataCache
     purgatory: Purgatory
+    auth_helper: AuthHelper
 
     def when_loaded(
         self, request: Request, answer: Callable[[], None], is_known: Callable[[], bool] = lambda: False
@@ -64,7 +70,19 @@ class FirstUpdates:
     def when_topics_known(self, request: Request, topics: Sequence[str], answer: Callable[[], None]) -> None:
         """Answer ``request`` as soon as this broker knows these topics, or has all that it will be
         sent."""
-        self.when_loaded(request, answer, lambda: all(topic in self.metadata for topic in topics))
+        self.when_loaded(request, answer, lambda: all(self.is_topic_known(request, topic) for topic in topics))
+
+    def is_topic_known(self, request: Request, topic: str) -> bool:
+        """Whether this broker knows a topic, or the client may not know of it."""
+        return topic in self.metadata or not self._has_rights(request, topic)
+
+    def is_topic_id_known(self, request: Request, topic_id: Uuid) -> bool:
+        """Whether this broker knows the topic with an id, and the client may know of it."""
+        name = self.metadata.topic_name(topic_id)
+        return name is not None and self._has_rights(request, name)
+
+    def _has_rights(self, request: Request, topic: str) -> bool:
+        return self.auth_helper.authorized_operations(request, ResourceType.TOPIC, topic) != 0
 
     def received(self) -> None:
         """Answer those that the metadata suffices for, now that more of it has come."""

@@ -60,4 +60,5 @@ API = ApiHandler(
     lambda services: Parts(services.later, services.first_updates, services.config_admin, services.auth_helper),
     _fail,
     max_request_bytes=LIMIT_OF_ALL,
+    administrative=True,
 )

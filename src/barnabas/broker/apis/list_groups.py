@@ -18,7 +18,6 @@ from barnabas.base.tasks import Runner, Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.first_updates import FirstUpdates
 from barnabas.broker.apis.later import serve
-from barnabas.broker.apis.rights import allowed_names
 from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.groups.queries import list_groups
 from barnabas.broker.groups.service import GroupService
@@ -73,7 +72,9 @@ def _visible(auth_helper: AuthHelper, request: Request, groups: list[ListedGroup
     if auth_helper.authorize(request, describe, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=False):
         return groups
     names = (group.group_id for group in groups)
-    allowed = yield from allowed_names(auth_helper, request, describe, ResourceType.GROUP, names, log_if_denied=False)
+    allowed = yield from auth_helper.filter_by_authorized(
+        request, describe, ResourceType.GROUP, names, log_if_denied=False
+    )
     visible = []
     for group in groups:
         if group.group_id in allowed:

@@ -27,7 +27,6 @@ from barnabas.base.ids import TopicPartition
 from barnabas.base.tasks import Runner, Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
-from barnabas.broker.apis.rights import allowed_names
 from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.replication.list_offsets import offset_for_timestamp
 from barnabas.broker.replication.reads import LOG_END, READ_COMMITTED, READ_UNCOMMITTED, Isolation
@@ -66,7 +65,9 @@ def handle(parts: Parts, request: Request) -> None:
 def _look_up(parts: Parts, request: Request) -> Task[None]:
     message: ListOffsetsRequest = request.message
     asked = (topic.name for topic in message.topics)
-    allowed = yield from allowed_names(parts.auth_helper, request, AclOperation.DESCRIBE, ResourceType.TOPIC, asked)
+    allowed = yield from parts.auth_helper.filter_by_authorized(
+        request, AclOperation.DESCRIBE, ResourceType.TOPIC, asked
+    )
     counts = yield from _count(message)
     isolation = _isolation(message)
     topics: list[ListOffsetsTopicResponse] = []

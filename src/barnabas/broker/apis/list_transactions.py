@@ -43,7 +43,7 @@ def _list(parts: Parts, request: Request) -> Task[None]:
     response = yield from list_transactions(coordinator, request.message, wall_ms)
     if parts.auth_helper.is_enabled:
         ids = yield from list_of(state.transactional_id for state in response.transaction_states)
-        shown = yield from parts.auth_helper.authorized(
+        shown = yield from parts.auth_helper.filter_by_authorized(
             request, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, ids
         )
         response.transaction_states = yield from list_of(

@@ -33,8 +33,7 @@ from barnabas.base.tasks import Runner, Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.first_updates import FirstUpdates
 from barnabas.broker.apis.later import serve
-from barnabas.broker.apis.rights import EVERY_NAME, allowed_names
-from barnabas.broker.authorizer.auth_helper import AuthHelper
+from barnabas.broker.authorizer.auth_helper import EVERY_NAME, AuthHelper
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.metadata.internal_topics import INTERNAL_TOPICS
@@ -80,7 +79,7 @@ def _handle(parts: Parts, request: Request) -> None:
     parts.first_updates.when_loaded(
         request,
         lambda: _answer(parts, request),
-        lambda: _is_known(parts.metadata, request),
+        lambda: _is_known(parts.first_updates, request),
     )
 
 
@@ -89,13 +88,15 @@ def _is_of_all(request: Request) -> bool:
     return request.message.topics is None or (not request.version and not request.message.topics)
 
 
-def _is_known(metadata: MetadataCache, request: Request) -> bool:
+def _is_known(first_updates: FirstUpdates, request: Request) -> bool:
     """Whether all that is asked for is known."""
     return (
         not _is_of_all(request)
-        and metadata.has_brokers
+        and first_updates.metadata.has_brokers
         and all(
-            topic.name in metadata if topic.name is not None else metadata.topic_name(topic.topic_id) is not None
+            first_updates.is_topic_known(request, topic.name)
+            if topic.name is not None
+            else first_updates.is_topic_id_known(request, topic.topic_id)
             for topic in request.message.topics
         )
     )
@@ -134,8 +135,8 @@ def _topics(parts: Parts, request: Request) -> Task[list[MetadataResponseTopic]]
     missing: list[str] = []
     is_of_all = _is_of_all(request)
     names = dict.fromkeys(metadata.topics()) if is_of_all else (yield from _named(metadata, request, found))
-    allowed = yield from allowed_names(
-        parts.auth_helper, request, AclOperation.DESCRIBE, ResourceType.TOPIC, names, log_if_denied=not is_of_all
+    allowed = yield from parts.auth_helper.filter_by_authorized(
+        request, AclOperation.DESCRIBE, ResourceType.TOPIC, names, log_if_denied=not is_of_all
     )
     for name, topic_id in names.items():
         yield None
@@ -219,7 +220,7 @@ def _creatable(auth_helper: AuthHelper, request: Request, names: Sequence[str]) 
     create = AclOperation.CREATE
     if auth_helper.authorize(request, create, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=False):
         return EVERY_NAME
-    return (yield from allowed_names(auth_helper, request, create, ResourceType.TOPIC, names))
+    return (yield from auth_helper.filter_by_authorized(request, create, ResourceType.TOPIC, names))
 
 
 def _with_operations(

@@ -16,7 +16,6 @@ from barnabas.base.tasks import Runner, Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.first_updates import FirstUpdates
 from barnabas.broker.apis.later import serve
-from barnabas.broker.apis.rights import allowed_names
 from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.groups.service import GroupService
 from barnabas.broker.requests.request import Request
@@ -47,7 +46,7 @@ def _delete(parts: Parts, request: Request) -> Task[None]:
         request.fail(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         return
     names = (topic.name for topic in message.topics)
-    allowed = yield from allowed_names(parts.auth_helper, request, AclOperation.READ, ResourceType.TOPIC, names)
+    allowed = yield from parts.auth_helper.filter_by_authorized(request, AclOperation.READ, ResourceType.TOPIC, names)
     yield from parts.groups.delete_offsets(message, allowed, request.reply)
 
 
@@ -57,4 +56,5 @@ API = ApiHandler(
     0,
     handle,
     lambda services: Parts(services.runner, services.auth_helper, services.first_updates, services.groups),
+    administrative=True,
 )

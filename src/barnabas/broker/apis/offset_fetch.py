@@ -22,7 +22,6 @@ from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.base.tasks import Runner, Task, list_of
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import LaterAnswers, serve
-from barnabas.broker.apis.rights import allowed_names
 from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.coordinators.confirmation import LeadershipConfirmation
@@ -92,7 +91,9 @@ def _fetch(parts: Parts, request: Request) -> Task[None]:
     several = request.version >= _SEVERAL_GROUPS_SINCE_VERSION
     asked: list[OffsetFetchRequestGroup] | list[OffsetFetchRequest] = message.groups if several else [message]
     names = (each.group_id for each in asked)
-    allowed = yield from allowed_names(parts.auth_helper, request, AclOperation.DESCRIBE, ResourceType.GROUP, names)
+    allowed = yield from parts.auth_helper.filter_by_authorized(
+        request, AclOperation.DESCRIBE, ResourceType.GROUP, names
+    )
     topics = yield from _visible(
         parts, request, (name for each in asked if each.group_id in allowed for name in _names(parts, request, each))
     )
@@ -173,7 +174,7 @@ def _leave_out(parts: Parts, request: Request, group: OffsetFetchResponseGroup, 
 
 
 def _visible(parts: Parts, request: Request, topics: Iterable[str]) -> Task[Container[str]]:
-    return allowed_names(parts.auth_helper, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topics)
+    return parts.auth_helper.filter_by_authorized(request, AclOperation.DESCRIBE, ResourceType.TOPIC, topics)
 
 
 def _refused(indexes: Sequence[int], code: ErrorCode) -> list[OffsetFetchResponsePartitions]:

@@ -20,8 +20,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.base.tasks import Runner, Task
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
-from barnabas.broker.apis.rights import EVERY_NAME, allowed_names
-from barnabas.broker.authorizer.auth_helper import AuthHelper
+from barnabas.broker.authorizer.auth_helper import EVERY_NAME, AuthHelper
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.requests.request import Request
 from barnabas.security.acls import CLUSTER_NAME, AclOperation, ResourceType
@@ -80,7 +79,7 @@ def _allowed(auth_helper: AuthHelper, request: Request) -> Task[Container[str]]:
     if auth_helper.authorize(request, action, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=False):
         return EVERY_NAME
     names = (topic.topic for topic in request.message.topics)
-    return (yield from allowed_names(auth_helper, request, AclOperation.DESCRIBE, ResourceType.TOPIC, names))
+    return (yield from auth_helper.filter_by_authorized(request, AclOperation.DESCRIBE, ResourceType.TOPIC, names))
 
 
 def fail(message: OffsetForLeaderEpochRequest, _: int, code: ErrorCode) -> OffsetForLeaderEpochResponse:

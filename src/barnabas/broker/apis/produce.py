@@ -59,8 +59,8 @@ from barnabas.broker.replication.produce_append import (
     append,
     perform_wait,
 )
-from barnabas.broker.replication.produce_rights import ProduceRights
 from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.replication.topic_rights import TopicRights
 from barnabas.broker.replication.transaction_verification import AddPartitionsToTxnManager
 from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.broker.requests.request import ClientFacts, Request
@@ -117,15 +117,15 @@ def _produce(parts: Parts, request: Request) -> AppendTask[None]:
         )
 
 
-def rights_of(auth_helper: AuthHelper, client: ClientFacts) -> ProduceRights | None:
+def rights_of(auth_helper: AuthHelper, client: ClientFacts) -> TopicRights | None:
     """What a client may write to; None if that is everything."""
     if not auth_helper.is_enabled:
         return None
     valid_for = auth_helper.rights_version, client.principal
-    rights: ProduceRights | None = client.produce_rights
+    rights: TopicRights | None = client.produce_rights
     if rights is None or rights.valid_for != valid_for:
-        may_write = partial(auth_helper.authorize_client, client, ApiKey.PRODUCE, AclOperation.WRITE)
-        client.produce_rights = rights = ProduceRights(may_write, valid_for)
+        is_authorized = partial(auth_helper.authorize_client, client, ApiKey.PRODUCE, AclOperation.WRITE)
+        client.produce_rights = rights = TopicRights(is_authorized, valid_for)
     rights.begin(keeps_allowed=auth_helper.keeps_rights)
     return rights
 

@@ -31,7 +31,6 @@ from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.first_updates import FirstUpdates
 from barnabas.broker.apis.later import serve
 from barnabas.broker.apis.offset_commit import topic_offsets
-from barnabas.broker.apis.rights import allowed_names
 from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.groups.commits import CommitSender, OffsetCommit
 from barnabas.broker.groups.service import GroupService
@@ -84,7 +83,9 @@ def handle(parts: Parts, request: Request) -> None:
 def _commit(parts: Parts, request: Request) -> AppendTask[None]:
     message: TxnOffsetCommitRequest = request.message
     named = yield from list_of(topic.name for topic in message.topics)
-    authorized = yield from allowed_names(parts.auth_helper, request, AclOperation.READ, ResourceType.TOPIC, named)
+    authorized = yield from parts.auth_helper.filter_by_authorized(
+        request, AclOperation.READ, ResourceType.TOPIC, named
+    )
     commit = yield from _read(message, authorized)
     response, committed = yield from _response_to(message, authorized)
 

@@ -90,4 +90,5 @@ API = ApiHandler(
     _handle,
     lambda services: Parts(services.at_controller, services.controller, services.auth_helper),
     _fail,
+    administrative=True,
 )

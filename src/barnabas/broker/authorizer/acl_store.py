@@ -34,7 +34,7 @@ from barnabas.broker.authorizer.acl_znodes import (
     encode_change,
     has_znode,
 )
-from barnabas.broker.authorizer.authorizer import NO_ACLS, UNREADABLE, Authorizer, VersionedAcls
+from barnabas.broker.authorizer.authorizer import NO_ACLS, UNREADABLE_ACLS, Authorizer, VersionedAcls
 from barnabas.broker.cluster.change_notes import ChangeNotes
 from barnabas.broker.cluster.steps import (
     ITEMS_A_TURN,
@@ -184,7 +184,7 @@ class AclStore:
                 UNREADABLE_RETRY_MS // 1000,
                 why,
             )
-        self._authorizer.update(pattern, UNREADABLE)
+        self._authorizer.update(pattern, UNREADABLE_ACLS)
 
     def retry_unreadable(self) -> Steps[None]:
         """Read znodes again that could not be read."""

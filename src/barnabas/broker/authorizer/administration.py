@@ -1,5 +1,5 @@
-"""Administrative requests, as the audit log describes them: which they are, what they change, and
-what becomes of them.
+"""Administrative requests, as the audit log describes them: what they change, and what becomes of
+them.
 
 In Kafka: no counterpart. Its audit log has the resource alone, which is the cluster for most
 changes, and no result.
@@ -24,47 +24,27 @@ from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.schema import Struct, field_values
 
-__all__ = ["ADMINISTRATIVE", "MAX_SHOWN", "Outcomes", "changes_of", "cut_text", "is_administrative"]
+__all__ = ["CHANGING_OPERATIONS", "MAX_SHOWN", "SHOWN_CHARACTERS", "Outcomes", "changes_of", "cut_text"]
 
 MAX_SHOWN = 100
 """So many operations, or changes, of one request are written."""
-_SHOWN_CHARACTERS = 255
+SHOWN_CHARACTERS = 255
 _MAX_LOOKED_AT = 1000
 """So many parts of a request, and of its response: there may be a hundred thousand."""
 _TOPIC = 2
 _NAMES = ("name", "topic_name", "topic", "resource_name", "group_id", "user")
 """What results of requests call that which they are about."""
 
-ADMINISTRATIVE = frozenset(
-    (
-        ApiKey.CREATE_TOPICS,
-        ApiKey.DELETE_TOPICS,
-        ApiKey.CREATE_PARTITIONS,
-        ApiKey.DELETE_RECORDS,
-        ApiKey.DELETE_GROUPS,
-        ApiKey.OFFSET_DELETE,
-        ApiKey.ALTER_CONFIGS,
-        ApiKey.INCREMENTAL_ALTER_CONFIGS,
-        ApiKey.ALTER_REPLICA_LOG_DIRS,
-        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
-        ApiKey.ELECT_LEADERS,
-        ApiKey.CREATE_ACLS,
-        ApiKey.DELETE_ACLS,
-        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
-        ApiKey.UPDATE_FEATURES,
-    )
+CHANGING_OPERATIONS = frozenset(
+    (AclOperation.CREATE, AclOperation.DELETE, AclOperation.ALTER, AclOperation.ALTER_CONFIGS)
 )
-_CHANGING = frozenset((AclOperation.CREATE, AclOperation.DELETE, AclOperation.ALTER, AclOperation.ALTER_CONFIGS))
 
-
-def is_administrative(api_key: ApiKey, operation: AclOperation) -> bool:
-    """Whether an operation of a request changes the cluster."""
-    return api_key in ADMINISTRATIVE and operation in _CHANGING
+"""What an administrative request needs to change something; it may ask for other rights, too."""
 
 
 def cut_text(text: str) -> str:
     """What a line has of a text that a client chose: names of groups may have 32,767 characters."""
-    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
 
 
 class Outcomes:

@@ -6,12 +6,12 @@ A request of this broker to itself needs no right: no client can send one.
 
 import ipaddress
 import logging
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from functools import lru_cache
 
 from barnabas.base.tasks import Task
-from barnabas.broker.authorizer.administration import ADMINISTRATIVE, is_administrative
-from barnabas.broker.authorizer.audit_log import AuditedOperation, AuthorizerLog, authorizer_logger, write_decision
+from barnabas.broker.authorizer.administration import CHANGING_OPERATIONS
+from barnabas.broker.authorizer.audit_log import AuthorizerLog, RequestedAction, authorizer_logger, write_decision
 from barnabas.broker.authorizer.authorizer import Authorizer
 from barnabas.broker.requests.request import ClientFacts, Request
 from barnabas.security.acls import (
@@ -23,10 +23,20 @@ from barnabas.security.acls import (
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = ["AuthHelper"]
+__all__ = ["EVERY_NAME", "AuthHelper"]
 
 _TRACE = 5
 """Below DEBUG: what was asked only to say what is allowed, or to leave things out."""
+
+
+class _EveryName:
+    """Contains all names."""
+
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
+EVERY_NAME: Container[str] = _EveryName()
 
 
 class AuthHelper:
@@ -56,6 +66,11 @@ class AuthHelper:
         """What decides; None where everything is allowed."""
         return self._authorizer
 
+    def _authorizer_for(self, client: ClientFacts) -> Authorizer | None:
+        """What decides about a client; None if it may do everything: all may where there is no
+        authorizer, and this broker itself may."""
+        return None if client.is_this_broker else self._authorizer
+
     def authorize(
         self,
         request: Request,
@@ -70,56 +85,49 @@ class AuthHelper:
         """Whether the client of a request may do an operation on a resource.
 
         ``count`` is how often the request names the resource."""
-        if self._authorizer is None:
+        client = request.client
+        authorizer = self._authorizer_for(client)
+        if authorizer is None:
             return True
-        client, api_key = request.client, request.api_key
-        is_allowed = self.authorize_client(
-            client,
-            api_key,
-            operation,
-            resource_type,
-            name,
-            log_if_denied=log_if_denied,
-            log_if_allowed=log_if_allowed,
-            count=count,
-        )
-        if api_key in ADMINISTRATIVE and is_allowed and log_if_allowed and not client.is_this_broker:
-            self._note_administration(request, AuditedOperation(api_key, operation, resource_type, name, count))
+        action = request.api_key, operation, resource_type, name, count
+        is_allowed = self._decide(authorizer, client, action, log_if_denied, log_if_allowed)
+        if is_allowed and log_if_allowed and request.administered is not None and operation in CHANGING_OPERATIONS:
+            self._audit_log.administered(request, _host(client), RequestedAction(*action))
         return is_allowed
 
-    def _note_administration(self, request: Request, operation: AuditedOperation) -> None:
-        if is_administrative(operation.api_key, operation.operation):
-            self._audit_log.administered(request, _host(request.client), operation)
-
     def authorize_client(
-        self,
-        client: ClientFacts,
-        api_key: ApiKey,
-        operation: AclOperation,
-        resource_type: ResourceType,
-        name: str,
-        *,
-        log_if_denied: bool = True,
-        log_if_allowed: bool = True,
-        count: int = 1,
+        self, client: ClientFacts, api_key: ApiKey, operation: AclOperation, resource_type: ResourceType, name: str
     ) -> bool:
         """As `authorize`, for readers that have no `Request`."""
-        authorizer = self._authorizer
-        if authorizer is None or client.is_this_broker:
-            return True
+        authorizer = self._authorizer_for(client)
+        return authorizer is None or self._decide(
+            authorizer, client, (api_key, operation, resource_type, name, 1), True, True
+        )
+
+    def _decide(
+        self,
+        authorizer: Authorizer,
+        client: ClientFacts,
+        action: tuple[ApiKey, AclOperation, ResourceType, str, int],
+        log_if_denied: bool,
+        log_if_allowed: bool,
+    ) -> bool:
+        """Decide, and write it down.
+
+        ``action`` has the fields of a `RequestedAction`, which takes longer to make than the
+        decision."""
+        _, operation, resource_type, name, _ = action
         host = _host(client)
         is_allowed = authorizer.authorize(client.principal, host, operation, resource_type, name)
         if is_allowed:
             level = logging.DEBUG if log_if_allowed else _TRACE
-            if authorizer_logger.isEnabledFor(level):
-                wanted = AuditedOperation(api_key, operation, resource_type, name, count)
-                write_decision(level, client.principal, host, wanted, is_allowed=True)
+        elif log_if_denied:
+            self._audit_log.denied(client.principal, host, action)
+            return False
         else:
-            wanted = AuditedOperation(api_key, operation, resource_type, name, count)
-            if log_if_denied:
-                self._audit_log.denied(client.principal, host, wanted)
-            elif authorizer_logger.isEnabledFor(_TRACE):
-                write_decision(_TRACE, client.principal, host, wanted, is_allowed=False)
+            level = _TRACE
+        if authorizer_logger.isEnabledFor(level):
+            write_decision(level, client.principal, host, RequestedAction(*action), is_allowed=is_allowed)
         return is_allowed
 
     def authorize_cluster_action(self, request: Request) -> None:
@@ -137,19 +145,20 @@ class AuthHelper:
         self, request: Request, operation: AclOperation, resource_type: ResourceType
     ) -> Task[bool]:
         """Whether the client may do an operation on any resource of a type (KIP-679)."""
-        authorizer, client = self._authorizer, request.client
-        if authorizer is None or client.is_this_broker:
+        client = request.client
+        authorizer = self._authorizer_for(client)
+        if authorizer is None:
             return True
         host = _host(client)
         is_allowed = yield from authorizer.authorize_by_resource_type(client.principal, host, operation, resource_type)
-        asked = AuditedOperation(request.api_key, operation, resource_type, "NONE", 0, "UNKNOWN")
+        action = RequestedAction(request.api_key, operation, resource_type, "NONE", 0, "UNKNOWN")
         if not is_allowed:
-            self._audit_log.denied(client.principal, host, asked)
+            self._audit_log.denied(client.principal, host, action)
         elif authorizer_logger.isEnabledFor(logging.DEBUG):
-            write_decision(logging.DEBUG, client.principal, host, asked, is_allowed=True)
+            write_decision(logging.DEBUG, client.principal, host, action, is_allowed=True)
         return is_allowed
 
-    def authorized(
+    def filter_by_authorized(
         self,
         request: Request,
         operation: AclOperation,
@@ -157,27 +166,22 @@ class AuthHelper:
         names: Iterable[str],
         *,
         log_if_denied: bool = True,
-        log_if_allowed: bool = True,
-    ) -> Task[set[str]]:
-        """Those of some resources on which the client may do an operation; each is asked for once
-        (Kafka's `filterByAuthorized`)."""
-        if self._authorizer is None:
-            return set(names)
+    ) -> Task[Container[str]]:
+        """Those of some names on which the client may do an operation (Kafka's
+        `filterByAuthorized`).
+
+        A request may name a resource a thousand times, and a hundred thousand resources: each is
+        decided once, and others have their turn meanwhile. Nothing is looked at for a client that
+        may do everything."""
+        if self._authorizer_for(request.client) is None:
+            return EVERY_NAME
         counts: dict[str, int] = {}
         for name in names:
             counts[name] = counts.get(name, 0) + 1
             yield None
         found = set()
         for name, count in counts.items():
-            if self.authorize(
-                request,
-                operation,
-                resource_type,
-                name,
-                log_if_denied=log_if_denied,
-                log_if_allowed=log_if_allowed,
-                count=count,
-            ):
+            if self.authorize(request, operation, resource_type, name, log_if_denied=log_if_denied, count=count):
                 found.add(name)
             yield None
         return found
@@ -186,8 +190,9 @@ class AuthHelper:
         """What the client may do on a resource, as the bit field of KIP-430; all that can be done
         with it where there is no authorizer."""
         supported = SUPPORTED_BITS[resource_type]
-        authorizer, client = self._authorizer, request.client
-        if authorizer is None or client.is_this_broker:
+        client = request.client
+        authorizer = self._authorizer_for(client)
+        if authorizer is None:
             return supported
         return supported & authorizer.authorized_operations(client.principal, _host(client), resource_type, name)
 

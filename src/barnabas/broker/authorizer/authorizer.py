@@ -12,7 +12,7 @@ pairs count for a client, with ``User:*`` and the host ``*`` in the place of eit
 takes the same few look-ups whether it allows or denies, and however many entries there are.
 Prefixes of a name are looked up by the lengths that prefixes have.
 
-A pattern whose entries cannot be read (`UNREADABLE`) denies everything to all but super users.
+A pattern whose entries cannot be read (`UNREADABLE_ACLS`) denies everything to all but super users.
 
 A pattern with very many entries is kept apart, by itself: its entries are replaced at once, as
 those of any other, and they are prepared before in slices.
@@ -40,7 +40,7 @@ from barnabas.security.acls import (
     ResourceType,
 )
 
-__all__ = ["NO_ACLS", "UNREADABLE", "Authorizer", "VersionedAcls"]
+__all__ = ["NO_ACLS", "UNREADABLE_ACLS", "Authorizer", "VersionedAcls"]
 
 _ALL_OPERATIONS = sum(1 << operation for operation in AclOperation if operation > AclOperation.ALL)
 _IMPLYING = [(operation, sum(1 << other for other in others)) for operation, others in IMPLYING_OPERATIONS.items()]
@@ -62,7 +62,7 @@ class VersionedAcls(NamedTuple):
 
 
 NO_ACLS = VersionedAcls(frozenset(), -1)
-UNREADABLE = VersionedAcls(
+UNREADABLE_ACLS = VersionedAcls(
     frozenset((AccessControlEntry(WILDCARD_PRINCIPAL, WILDCARD, AclOperation.ALL, AclPermissionType.DENY),)), -1
 )
 """In the place of entries that cannot be read: they may deny anything."""
@@ -310,7 +310,7 @@ class Authorizer:
 
     def update(self, pattern: ResourcePattern, acls: VersionedAcls, bits: _Bits | None = None) -> None:
         """The entries of a pattern are these from now on. ``bits`` are theirs, if they are many."""
-        if acls is UNREADABLE:
+        if acls is UNREADABLE_ACLS:
             self.unreadable.add(pattern)
         else:
             self.unreadable.discard(pattern)

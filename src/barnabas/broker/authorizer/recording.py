@@ -38,21 +38,18 @@ class RecordingAuthHelper(AuthHelper):
         """No: each operation is noted."""
         return False
 
-    def authorize_client(
+    def _decide(
         self,
+        authorizer: Authorizer,
         client: ClientFacts,
-        api_key: ApiKey,
-        operation: AclOperation,
-        resource_type: ResourceType,
-        name: str,
-        *,
-        log_if_denied: bool = True,
-        log_if_allowed: bool = True,
-        count: int = 1,
+        action: tuple[ApiKey, AclOperation, ResourceType, str, int],
+        log_if_denied: bool,
+        log_if_allowed: bool,
     ) -> bool:
         """Allowed, but for the wider of two ways."""
-        del api_key, log_if_allowed, count
-        if self._is_own(client):
+        del log_if_allowed
+        _, operation, resource_type, name, _ = action
+        if authorizer.is_super_user(client.principal):
             return True
         if log_if_denied:
             self._needed.note(client.principal, operation, resource_type, name)
@@ -67,7 +64,8 @@ class RecordingAuthHelper(AuthHelper):
     ) -> Task[bool]:
         """Allowed."""
         yield None
-        if not self._is_own(request.client):
+        authorizer = self._authorizer_for(request.client)
+        if authorizer is not None and not authorizer.is_super_user(request.client.principal):
             self._needed.note_any(request.client.principal, operation, resource_type)
         return True
 
@@ -75,9 +73,3 @@ class RecordingAuthHelper(AuthHelper):
         """All that can be done with the resource."""
         del request, name
         return SUPPORTED_BITS[resource_type]
-
-    def _is_own(self, client: ClientFacts) -> bool:
-        """Whether it is this broker itself, or a super user."""
-        return client.is_this_broker or (
-            self.authorizer is not None and self.authorizer.is_super_user(client.principal)
-        )

@@ -19,7 +19,6 @@ so a request costs what changed and not what exists.
 import logging
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from barnabas.base.clock import Clock
 from barnabas.base.ids import NO_LEADER_EPOCH, TopicPartition, Uuid
@@ -30,11 +29,12 @@ from barnabas.broker.replication.quotas import ReplicationQuota
 from barnabas.broker.replication.reads import Isolation, ReadResult, read_log, upper_bound
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.replication.selection import PreferredReadReplica
+from barnabas.broker.replication.topic_rights import TopicRights
 from barnabas.broker.requests.purgatory import DelayedOperation, Purgatory
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.records.compression import CompressionType
 
-__all__ = ["CONSUMER", "FetchHandler", "FetchParams", "ReadRights"]
+__all__ = ["CONSUMER", "FetchHandler", "FetchParams"]
 
 logger = logging.getLogger(__name__)
 
@@ -43,16 +43,6 @@ _NO_RECORDS = b""
 _PARTITIONS_A_STEP = 32
 """Some 1 ms. A count, because it must be known before the first is read whether others may have
 their turn meanwhile: then each is watched first, which a small fetch does without."""
-
-
-class ReadRights(NamedTuple):
-    """What the reader of a request may read."""
-
-    may_read: Callable[[str], bool]
-    """Whether it may read a topic."""
-    since: Hashable
-    """Who reads, and the last change of the rights. A session whose request before had others looks
-    at all its partitions again."""
 
 
 @dataclass(slots=True)
@@ -73,7 +63,7 @@ class FetchParams:
     listener: str
     knows_zstd: bool = True
     """Whether the reader can decode zstd: such topics are refused otherwise."""
-    rights: ReadRights | None = None
+    rights: TopicRights | None = None
     """None for a reader that may read everything."""
 
     @property
@@ -175,7 +165,8 @@ class _DelayedFetch:
         owner = (params.replica_id, params.replica_epoch)
         self._session_activity = context.belongs_to(owner) if self._is_from_follower else None
         if params.rights is not None:
-            context.belongs_to(params.rights.since)
+            # After a change of the rights the session looks at all its partitions again.
+            context.belongs_to(params.rights.valid_for)
         for left in context.forgotten:
             self._is_absent_from(left)
         self._found: list[FetchPartitionData] = []
@@ -256,7 +247,7 @@ class _DelayedFetch:
             if topic is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
             topic_partition = wanted.topic_partition = TopicPartition(topic, wanted.key[1])
-        if params.rights is not None and not params.rights.may_read(topic_partition.topic):
+        if params.rights is not None and not params.rights.allows(topic_partition.topic):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         partition = handler.replicas.partition(topic_partition)
         partition.counters.total_fetch_requests += 1

@@ -4,7 +4,7 @@ A `Produce` says what is to be done, whichever reader read it from the request's
 (`barnabas.broker.apis.produce`). `append` does it, for all requests that arrived together, and
 leaves a `BatchOutcome` for each of their partitions.
 
-- Each batch is decided here: what its sender may write to (`produce_rights`), what the request may
+- Each batch is decided here: what its sender may write to (`topic_rights`), what the request may
   ask for (`check_request`), for a topic (`check_topic`) and with a batch (`check_attributes`),
   whether this broker takes appends there (`ReplicaManager.appendable`), and what the log makes of
   the batch.
@@ -33,17 +33,18 @@ from barnabas.base.tuples import new_tuple
 from barnabas.broker.cluster.steps import Wait
 from barnabas.broker.metadata.internal_topics import INTERNAL_TOPICS
 from barnabas.broker.replication.partition import ALL_IN_SYNC, Partition
-from barnabas.broker.replication.produce_rights import ProduceRights
 from barnabas.broker.replication.produce_transactions import (
     ProduceTransaction,
     check_outside_transaction,
     check_producer,
 )
 from barnabas.broker.replication.replica_manager import ReplicaManager, append_batch
+from barnabas.broker.replication.topic_rights import TopicRights
 from barnabas.broker.replication.transaction_verification import AddPartitionsToTxnManager, TransactionalProducer
 from barnabas.log.append_run import AppendRun
 from barnabas.log.producer_state import VerificationGuard
 from barnabas.log.record_checks import SHORT_CHECKS, LongCheckError, RecordValidator
+from barnabas.security.acls import ResourceType
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.records.batch_header import COMPRESSION_MASK, TRANSACTIONAL, HeaderFields
 from barnabas.wire.kafka.records.compression import CompressionType
@@ -220,7 +221,7 @@ class Produce:
                 self.batches[number] = memoryview(bytearray(records)), header
 
 
-def check_request(produce: Produce, rights: ProduceRights | None) -> None:
+def check_request(produce: Produce, rights: TopicRights | None) -> None:
     """Whether a request may be served.
 
     Raises `KafkaError`: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, INVALID_REQUIRED_ACKS.
@@ -228,20 +229,26 @@ def check_request(produce: Produce, rights: ProduceRights | None) -> None:
     In Kafka: also `ReplicaManager.isValidRequiredAcks`.
     """
     options = produce.options
-    if rights is not None and options.transactional_id is not None:
-        rights.check_transactional_id(options.transactional_id, (header for _, header in produce.batches))
+    transactional_id = options.transactional_id
+    if (
+        rights is not None
+        and transactional_id is not None
+        and any(header[5] & TRANSACTIONAL for _, header in produce.batches)
+        and not rights.is_authorized(ResourceType.TRANSACTIONAL_ID, transactional_id)
+    ):
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not ALL_IN_SYNC <= options.acks <= 1:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
 
 
-def check_topic(options: ProduceOptions, topic: str, rights: ProduceRights | None) -> None:
+def check_topic(options: ProduceOptions, topic: str, rights: TopicRights | None) -> None:
     """Whether a request may append to a topic.
 
     Raises `KafkaError`: UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION
     (internal)."""
     if not topic and options.version >= PRODUCE_TOPIC_IDS:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-    if rights is not None and not rights.may_write(topic):
+    if rights is not None and not rights.allows(topic):
         raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if topic in INTERNAL_TOPICS and options.client_id != _ADMIN_CLIENT:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
@@ -269,7 +276,7 @@ def append(
     now_ms: int,
     clock: Clock,
     transaction_verifier: AddPartitionsToTxnManager,
-    rights: ProduceRights | None,
+    rights: TopicRights | None,
 ) -> AppendTask[None]:
     """Append what requests have, in their order; their outcomes say what came of it.
 
@@ -434,7 +441,7 @@ class _Runs:
 
     __slots__ = ("_clock", "now_ms", "opened", "replicas", "rights")
 
-    def __init__(self, replicas: ReplicaManager, now_ms: int, clock: Clock, rights: ProduceRights | None) -> None:
+    def __init__(self, replicas: ReplicaManager, now_ms: int, clock: Clock, rights: TopicRights | None) -> None:
         self.replicas = replicas
         self.rights = rights
         self.now_ms = now_ms
@@ -444,7 +451,7 @@ class _Runs:
     def denies(self, options: ProduceOptions, topic: str) -> bool:
         """Whether the sender may not write to a topic."""
         is_named = bool(topic) or options.version < PRODUCE_TOPIC_IDS
-        return self.rights is not None and is_named and not self.rights.may_write(topic)
+        return self.rights is not None and is_named and not self.rights.allows(topic)
 
     def begin_turn(self) -> None:
         """Others had their turn: appends may have happened since, and none of these may have an

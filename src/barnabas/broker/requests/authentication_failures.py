@@ -7,7 +7,7 @@ In Kafka: the lines of `Selector` and `SaslServerAuthenticator`, one for each at
 import logging
 
 from barnabas.base.clock import CallLater
-from barnabas.base.repeated_events import WITHIN_INTERVAL, EventSum, RepeatedEvents
+from barnabas.base.repeated_events import WITHIN_INTERVAL, EventCount, RepeatedEvents
 from barnabas.broker.requests.request import ClientFacts
 
 __all__ = ["AuthenticationFailures"]
@@ -30,7 +30,7 @@ class AuthenticationFailures:
         self._events.close()
 
 
-def _write(event: EventSum[str, tuple[str, str]]) -> None:
+def _write(event: EventCount[str, tuple[str, str]]) -> None:
     host, what, times = event
     if what is None:
         whom = f"with {host}" if host is not None else "with other clients"

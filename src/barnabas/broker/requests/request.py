@@ -130,7 +130,8 @@ class Request:
         """The timeout of a later answer (`apis.later`); cancelled when the request is answered
         or its client disconnects."""
         self.administered: list[Any] | None = None
-        """What the client of an administrative request may do, for the audit log."""
+        """What the client of an administrative request may do, for the audit log; None for other
+        requests."""
         self._note: Callable[[Request, Any, ErrorCode | None], None] | None = None
         self._answer: Callable[[Request, Any, ErrorCode | None], None] | None = answer
 

@@ -7,7 +7,7 @@ import pytest
 from barnabas.broker.apis.produce import rights_of
 from barnabas.broker.authorizer.auth_helper import AuthHelper
 from barnabas.broker.authorizer.authorizer import Authorizer, VersionedAcls
-from barnabas.broker.replication import produce_rights
+from barnabas.broker.replication import topic_rights
 from barnabas.broker.requests.request import ClientFacts
 from barnabas.security.acls import (
     AccessControlEntry,
@@ -53,7 +53,7 @@ def client() -> ClientFacts:
 
 def may_write(helper: Asked, client: ClientFacts, topic: str = "orders") -> bool:
     """In requests that have just arrived."""
-    return rights_of(helper, client).may_write(topic)
+    return rights_of(helper, client).allows(topic)
 
 
 def test_a_topic_that_is_allowed_is_asked_for_once(helper: Asked, client: ClientFacts) -> None:
@@ -70,7 +70,7 @@ def test_a_topic_that_is_denied_is_asked_for_again_with_each_arrival(helper: Ask
     """The audit log counts it; within requests that arrived together it is asked for once."""
     for _ in range(2):
         rights = rights_of(helper, client)
-        assert [rights.may_write("other"), rights.may_write("other"), rights.may_write("orders")] == [
+        assert [rights.allows("other"), rights.allows("other"), rights.allows("orders")] == [
             False,
             False,
             True,
@@ -110,7 +110,7 @@ def test_what_is_kept_of_a_client_has_a_limit(
     helper: Asked, client: ClientFacts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client of very many topics is asked for again."""
-    monkeypatch.setattr(produce_rights, "_MAX_KEPT_TOPICS", 3)
+    monkeypatch.setattr(topic_rights, "_MAX_KEPT_TOPICS", 3)
     helper.authorizer.configure(frozenset(["User:ann"]), allow_everyone_if_no_acl_found=False)
     for _ in range(2):
         for topic in "abcd":
