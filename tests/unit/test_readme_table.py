@@ -79,6 +79,18 @@ PROOFS: dict[str, dict[str, str]] = {
             "interop/test_replication_reads.py::test_apaches_replica_verification_finds_equal_replicas_and_a_corrupt_one"
         ),
     },
+    "access control lists, with AclCommand of Apache Kafka 3.9.1 and 4.4.0, librdkafka, kafka-python, aiokafka": {
+        "AclCommand adds, lists and removes": "interop/test_acls.py::test_apaches_tool_administers_our_broker_as_its_own",
+        "brokers of both kinds change each other's": (
+            "interop/test_acls.py::test_brokers_of_either_kind_see_and_change_the_entries_of_the_other"
+        ),
+        "each API asks for the rights that Apache's 3.9.1 asks for": (
+            "interop/test_acl_matrix.py::test_each_right_is_asked_for_as_by_apache"
+        ),
+        "a client names the right that it lacks": (
+            "interop/test_acl_strangers.py::test_a_client_without_a_right_names_the_kind_of_resource"
+        ),
+    },
     "librdkafka, kafka-python, aiokafka, Java's clients": {
         "every broker killed in turn under producers and groups: no record lost or doubled": FAILOVER,
     },
