@@ -266,6 +266,44 @@ def test_a_follower_before_the_leaders_start_begins_there(pair: Pair) -> None:
     assert (follower.log_start_offset, follower.log_end_offset) == (3, 4)
 
 
+def test_an_epoch_without_records_that_the_leader_does_not_know_is_forgotten(pair: Pair) -> None:
+    """The follower led in it; a leader that knows no epoch, or none so late, cannot say where it
+    ended."""
+    pair.lead(2).leader_epochs.clear()
+    pair.follower_log().leader_epochs.begin_unwritten(1, 0)
+    pair.follow(2)
+    pair.turn()
+    assert pair.fetcher.state_of(T0) is FetchState.LOCATING
+    pair.locate()
+    pair.turn()
+    assert pair.fetcher.state_of(T0) is FetchState.FETCHING
+    progress = pair.leader.replicas.partition(T0).leading().followers[1]
+    assert progress.log_end_offset == 0
+
+
+def test_a_leader_that_does_not_know_the_epoch_of_our_last_record_is_asked_less_and_less_often(pair: Pair) -> None:
+    """Until it knows an epoch."""
+    leader = pair.lead(2)
+    for log in (leader, pair.follower_log()):
+        write(log, 1, b"a")
+    leader.leader_epochs.clear()
+    pair.follow(2)
+    waits = []
+    for _ in range(3):
+        pair.turn()
+        pair.locate()
+        assert pair.fetcher.state_of(T0) is FetchState.DELAYED
+        wait_ms = pair.fetcher.wake(pair.now_ms)
+        assert wait_ms is not None
+        waits.append(wait_ms)
+        pair.now_ms += wait_ms
+        pair.fetcher.wake(pair.now_ms)
+    assert waits == [20, 40, 80]
+    write(leader, 2, b"b")
+    pair.turn()
+    assert bytes_of(pair.follower_log()) == bytes_of(leader)
+
+
 def test_a_start_inside_a_batch_is_taken_with_the_whole_batch(pair: Pair) -> None:
     """DeleteRecords may cut within a batch; a new replica gets the batch and begins
     where the leader begins."""

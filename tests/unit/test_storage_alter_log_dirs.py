@@ -169,6 +169,26 @@ def test_a_replica_moves_while_records_are_appended(tmp_path: Path) -> None:
     assert mover.log.high_watermark == 17
 
 
+@pytest.mark.parametrize("values", [(), (b"x",)])
+def test_a_move_keeps_the_epochs_that_have_no_records(tmp_path: Path, values: tuple[bytes, ...]) -> None:
+    """A leader that does not know the epoch in which it leads cannot say where those before it
+    ended: a follower that led in one of them would be refused until somebody writes."""
+    mover = Mover(tmp_path)
+    mover.broker.lead("t")
+    for value in values:
+        mover.append(value)
+    mover.broker.lead("t", epoch=3)
+    end = mover.log.log_end_offset
+    epochs = list(mover.log.leader_epochs.epochs.entries)
+    assert epochs[-1] == (3, end)
+    target = mover.other_dir()
+    assert mover.move(target) == [ErrorCode.NONE]
+    mover.settle()
+    assert mover.broker.log_dirs.dir_of(mover.log) == target
+    assert mover.log.leader_epochs.epochs.entries == epochs
+    assert mover.log.end_offset_for_epoch(2).end_offset == end
+
+
 def test_what_cannot_be_moved_is_answered_with_kafkas_errors(tmp_path: Path) -> None:
     """A replica that does not exist yet is created in the dir that was asked for."""
     mover = Mover(tmp_path)

@@ -78,6 +78,10 @@ class LeaderEpochs:
         after = bisect_right(self.entries, offset, key=lambda entry: entry[1])
         return self.entries[after - 1][0] if after else NO_LEADER_EPOCH
 
+    def ends_without_records(self, log_end_offset: int) -> bool:
+        """Whether a log that ends there has no record of the newest epoch."""
+        return bool(self.entries) and self.entries[-1][1] >= log_end_offset
+
     def truncate_from_end(self, end_offset: int) -> bool:
         """Drop the epochs that begin at or after an offset. Whether anything changed."""
         before = len(self.entries)
@@ -169,6 +173,12 @@ class LeaderEpochCache:
         if self._unwritten is not None:
             unwritten, self._unwritten = self._unwritten, None
             unwritten.run()
+
+    def adopt(self, other: "LeaderEpochCache") -> None:
+        """Take over the epochs of a log of which this one is a whole copy: also one that has no
+        records, which no batch says. Raises `OSError`."""
+        if other.epochs.entries != self.epochs.entries:
+            self._write(other.epochs.copy())
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Drop the epochs that begin at or after an offset. Raises `OSError`."""

@@ -145,7 +145,7 @@ class OffsetAlignment:
                 elif timestamp == EARLIEST:
                     fetch_state.leader_start = data.offset
                 elif fetch_state.leader_start != UNKNOWN:
-                    self._relocate(fetch_state, data.offset, wall_ms)
+                    self._relocate(fetch_state, data.offset, now_ms, wall_ms)
         self._transitions.report_many()
 
     def failed(self, now_ms: int) -> None:
@@ -153,13 +153,16 @@ class OffsetAlignment:
         for fetch_state in tuple(self._transitions.states.within(FetchState.LOCATING).values()):
             self._transitions.delay(fetch_state, now_ms)
 
-    def _relocate(self, fetch_state: PartitionFetchState, leader_end: int, wall_ms: int) -> None:
+    def _relocate(self, fetch_state: PartitionFetchState, leader_end: int, now_ms: int, wall_ms: int) -> None:
         """Move to an offset that the leader has.
 
         If the leader's log ends before ours (it lost records, or was elected out of sync),
         truncate to its end. If it begins after ours ends, restart our log at its start. This
         is the second place where a follower decides to truncate; the first, by leader epochs,
         is `offset_truncation`.
+
+        Otherwise the leader may not know our last epoch. One without records, in which we led, is
+        forgotten. With records of it we ask again, in case the leader knows it later.
         """
         topic_partition, log = fetch_state.topic_partition, fetch_state.partition.log
         try:
@@ -176,6 +179,11 @@ class OffsetAlignment:
                 # must not look like a loss.
                 self._transitions.truncate_log(topic_partition, log.log_start_offset)
                 log.truncate_fully_and_start_at(fetch_state.leader_start)
+            elif log.leader_epochs.epochs.ends_without_records(log.log_end_offset):
+                self._transitions.truncate_log(topic_partition, log.log_end_offset)
+            else:
+                self._transitions.delay(fetch_state, now_ms)
+                return
         except KafkaError as error:
             self._transitions.log_failed(fetch_state, error)
             return

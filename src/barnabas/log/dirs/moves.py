@@ -126,6 +126,8 @@ class Moves:
         try:
             if log.holes.accepted:
                 write_accepted(self._dirs.files, future.directory, log.holes.accepted)
+            # A leader that did not know its own epoch would refuse followers of the one before.
+            future.leader_epochs.adopt(log.leader_epochs)
             self._take_place(future)
         except OSError as error:
             self._dirs.disk_failed(self._dirs.dir_of(future), error, f"renaming {future.directory}")
