@@ -405,6 +405,27 @@ def test_offsets_of_a_deleted_topic_are_dropped_from_many_groups_in_steps() -> N
     assert {number: found for number in range(200) if (found := world.offsets(group_id=f"g{number}"))} == {150: {T0: 0}}
 
 
+@pytest.mark.parametrize("cause", ["a deleted topic", "expiry"])
+def test_a_group_that_fails_keeps_the_offsets_of_no_other(cause: str) -> None:
+    """The groups behind it are looked at in the next step, not after the next deletion or check."""
+    world = World()
+    world.coordinator.start_expiring(world.now)
+    for group_id in ("first", "broken", "last"):
+        world.commit({T0: 1}, group_id=group_id)
+    world.advance(WEEK_MS - CHECK_MS)
+    broken = world.coordinator.find("broken")
+    assert broken is not None
+    broken.offsets = None  # type: ignore[assignment]  # an error that no code expects
+    happen = {
+        "a deleted topic": lambda: world.delete_partitions(TopicPartition("t", 0)),
+        "expiry": lambda: world.advance(2 * CHECK_MS),
+    }
+    with pytest.raises(AttributeError):
+        happen[cause]()
+    world.advance(1)
+    assert [world.offsets(group_id) for group_id in ("first", "last")] == [{}, {}]
+
+
 # Asking
 
 

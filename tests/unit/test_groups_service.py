@@ -588,16 +588,36 @@ def test_requests_do_not_put_off_the_expiry_of_members_that_is_due(broker: Group
     for _ in range(600):
         broker.connect().ask(join_request(), 9)
     broker.timers.advance(10_001)
-    planned = broker.groups._timer
+    planned = broker.groups._timer._timer
     assert planned is not None
     for _ in range(3):
         broker.connect().ask(join_request(), 9)
-        assert broker.groups._timer is planned
+        assert broker.groups._timer._timer is planned
     for _ in range(2):
         broker.timers.advance(0)
     due_ms = broker.groups.coordinator.next_deadline_ms()
     assert due_ms is not None
     assert due_ms > broker.clock.monotonic_ms()
+
+
+def test_deadlines_of_groups_are_looked_at_again_after_an_error(
+    broker: GroupBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After a pause; only what has failed is skipped, and the members of other groups expire."""
+    request = join_request()
+    request.group_id = OTHER
+    broker.connect().ask(request, 9)
+    joined = stable(broker)
+    broken = broker.groups.coordinator.find(OTHER)
+    assert broken is not None
+    broken.members = None  # type: ignore[assignment]  # an error that no code expects
+    for _ in range(26):
+        broker.timers.advance(400)
+    assert [record.levelname for record in caplog.records].count("ERROR") == 1
+    for _ in range(4):
+        broker.timers.advance(400)
+    assert heartbeat(broker.connect(), joined) == E.UNKNOWN_MEMBER_ID
+    assert [record.levelname for record in caplog.records].count("ERROR") == 1
 
 
 def test_service_that_stops_sends_members_away(broker: GroupBroker) -> None:

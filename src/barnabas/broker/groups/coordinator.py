@@ -166,11 +166,12 @@ class GroupCoordinator:
                 self._expire_offsets()
                 continue
             if key == _DELETION:
+                self._timers.set(_DELETION, now.ms + 1)  # also where one of these groups fails
                 for each, gone in self._deleted.next_groups():
                     if each.state is not GroupState.DEAD and self._groups.get(each.group_id) is each:
                         self._write_tombstones(each, gone, lambda _: None)
-                if self._deleted:
-                    self._timers.set(_DELETION, now.ms + 1)
+                if not self._deleted:
+                    self._timers.cancel(_DELETION)
                 continue
             group = self._groups.get(group_id)
             if group is not None:
@@ -323,10 +324,8 @@ class GroupCoordinator:
         now = self._out.now
         retention_ms = self.settings.offsets_retention_ms
         seen = 0
-        while self._to_expire:
-            if seen > _OFFSETS_A_STEP:
-                self._timers.set(_EXPIRY_GOES_ON, now.ms + 1)
-                return
+        self._timers.set(_EXPIRY_GOES_ON, now.ms + 1)  # also where one of these groups fails
+        while self._to_expire and seen <= _OFFSETS_A_STEP:
             group = self._to_expire.pop()
             offsets = group.offsets
             seen += 1 + len(offsets.committed)
@@ -342,6 +341,8 @@ class GroupCoordinator:
                 continue
             if gone or (group.state is GroupState.EMPTY and not offsets and not group.pending_members):
                 self._write_tombstones(group, gone, lambda _: None)
+        if not self._to_expire:
+            self._timers.cancel(_EXPIRY_GOES_ON)
 
     def _write_tombstones(
         self, group: Group, gone: list[TopicPartition], done: Callable[[ErrorCode], None], *, dies: bool = False

@@ -5,7 +5,7 @@ In Kafka: `GroupMetadataManager.cleanupGroupMetadata`, for deleted partitions.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.groups.group import Group
@@ -63,9 +63,10 @@ class DeletedPartitions:
         ``__consumer_offsets``: what stands behind is of another topic of the same name."""
         self._deletions.append(_Deletion(partitions, end_offsets, groups))
 
-    def next_groups(self) -> list[tuple[Group, list[TopicPartition]]]:
-        """Look at some groups: those that have offsets to remove, with their partitions."""
-        found = []
+    def next_groups(self) -> Iterator[tuple[Group, list[TopicPartition]]]:
+        """Look at some groups: those that have offsets to remove, with their partitions.
+
+        One by one: where the caller fails with one, the others are still there."""
         seen = weight = 0
         while self._deletions and seen <= _OFFSETS_A_STEP and weight < _GROUPS_A_STEP:
             deletion = self._deletions[0]
@@ -77,5 +78,4 @@ class DeletedPartitions:
             gone = deletion.offsets_of(group)
             if gone:
                 weight += 1 + len(gone) // _TOMBSTONES_OF_A_GROUP
-                found.append((group, gone))
-        return found
+                yield group, gone

@@ -14,12 +14,13 @@ import logging
 from collections.abc import Callable, Container, Coroutine, Sequence
 from typing import Any
 
-from barnabas.base.clock import CallLater, Clock, Now, Timer
+from barnabas.base.clock import CallLater, Clock, Now
 from barnabas.base.files import Buffer
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.base.tasks import Beside, Runner, Task
 from barnabas.broker.configuration.broker_config import BrokerConfig
+from barnabas.broker.coordinators.deadline_timer import DeadlineTimer
 from barnabas.broker.coordinators.service import CoordinatorLoader
 from barnabas.broker.groups.commits import CommitTransaction, OffsetCommit, commit_error
 from barnabas.broker.groups.coordinator import GroupCoordinator
@@ -52,7 +53,6 @@ __all__ = ["GroupService"]
 logger = logging.getLogger(__name__)
 
 _LATE_COMMIT_TIMEOUT_MS = 3_600_000
-_LATE_MS = 500
 _GRACE_MS = 200
 _LEAVING_A_STEP = 64
 
@@ -81,18 +81,17 @@ class GroupService:
         self._purgatory = purgatory
         self._metadata = metadata
         self._clock = clock
-        self._call_later = call_later
-        self._spawn = spawn
         self._runner = runner
         self._verifier = verifier
         self._encoding = runner.lane()
         """Appends that wait for a large batch to be encoded."""
         self._commit_timeout_ms: int = config["offsets.commit.timeout.ms"]
         self._compression = CompressionType(config["offsets.topic.compression.codec"])
-        self._timer: Timer | None = None
-        self._timer_ms = 0
         self._stored_partitions = 0
         self.coordinator = GroupCoordinator(GroupSettings.of(config.values), rng)
+        self._timer = DeadlineTimer(
+            "groups", clock.monotonic_ms, call_later, self.coordinator.next_deadline_ms, self._tick, grace_ms=_GRACE_MS
+        )
         self._loader = CoordinatorLoader(
             self.coordinator,
             "groups",
@@ -115,14 +114,12 @@ class GroupService:
         self._stored_partitions = stored_partitions
         self._update_partition_count()
         self.coordinator.start_expiring(self._now())
-        self._set_timer()
+        self._timer.set()
 
     def stop(self) -> None:
         """Answer with COORDINATOR_NOT_AVAILABLE from now on."""
         self.coordinator.is_active = False
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.stop()
 
     # Requests
 
@@ -215,7 +212,7 @@ class GroupService:
     def _perform(self, effects: list[Effect]) -> None:
         if len(effects) == 1 and isinstance(effects[0], Append):  # a commit
             self._append(effects[0])
-            self._set_timer()
+            self._timer.set()
             return
         replies = [effect for effect in effects if not isinstance(effect, Append)]
         for effect in effects:
@@ -223,7 +220,7 @@ class GroupService:
                 self._append(effect)
         if replies:
             self._runner.start(_send(replies))
-        self._set_timer()
+        self._timer.set()
 
     def _append(self, append: Append) -> None:
         if self._encoding.is_busy or append.is_large:
@@ -306,33 +303,8 @@ class GroupService:
         if not delayed.is_over:
             delayed.wait(self._purgatory, timeout_ms, lambda: None)
 
-    # Time
-
-    def _set_timer(self) -> None:
-        due_ms = self.coordinator.next_deadline_ms()
-        if due_ms is None or not self.coordinator.is_active:
-            return
-        if self._timer is not None and self._timer_ms <= due_ms:
-            return
-        now_ms = self._clock.monotonic_ms()
-        due_ms = max(due_ms, now_ms)  # what is left of many deadlines is not late
-        if self._timer is not None:
-            if self._timer_ms <= due_ms:
-                return  # requests must not put a tick off that is due
-            self._timer.cancel()
-        self._timer_ms = due_ms
-        self._timer = self._call_later(due_ms - now_ms, self._tick)
-
     def _tick(self) -> None:
-        self._timer = None
-        now = self._now()
-        if now.ms - self._timer_ms > _LATE_MS:
-            # This process was paused. Read the heartbeats that arrived meanwhile
-            # before any member expires.
-            self._timer_ms = now.ms + _GRACE_MS
-            self._timer = self._call_later(_GRACE_MS, self._tick)
-            return
-        self._perform(self.coordinator.tick(now))
+        self._perform(self.coordinator.tick(self._now()))
 
     # Partitions coming and going
 

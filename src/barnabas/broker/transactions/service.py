@@ -27,6 +27,7 @@ from barnabas.base.tasks import Beside, Runner, Task
 from barnabas.broker.cluster.channels import ChannelError, Channels
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.configuration.broker_config import BrokerConfig
+from barnabas.broker.coordinators.deadline_timer import DeadlineTimer
 from barnabas.broker.coordinators.service import CoordinatorLoader
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.metadata.features import TRANSACTION_V2
@@ -65,7 +66,6 @@ logger = logging.getLogger(__name__)
 _MARKER_RETRY_MS = 100
 _KEPT_LOADS = 99
 _GRACE_MS = 2_000
-_TICK_PAUSE_MS = 1_000
 _END_WAIT_MS = 100
 """How long a producer waits for its last transaction before it is refused."""
 _MOST_REQUESTS = 4
@@ -111,10 +111,6 @@ class TransactionService:
         self._transaction_version = dependencies.transaction_version
         # A leader waits for the followers, as long as request.timeout.ms, and then answers.
         self._markers_timeout_ms = config["request.timeout.ms"] + _GRACE_MS
-        self._timer: Timer | None = None
-        self._timer_ms = 0
-        self._not_before_ms = 0
-        """When to look at deadlines again after an error."""
         self._encoding = self._runner.lane()
         """Appends that wait for a large record to be encoded."""
         self._stored_partitions = 0
@@ -127,6 +123,9 @@ class TransactionService:
             self.partition_for,
             self._producer_ids.take,
             self._transaction_version,
+        )
+        self._timer = DeadlineTimer(
+            "transactions", self._clock.monotonic_ms, self._call_later, self.coordinator.next_deadline_ms, self._tick
         )
         self._loader = CoordinatorLoader(
             self.coordinator,
@@ -149,15 +148,15 @@ class TransactionService:
         """
         self._stored_partitions = stored_partitions
         self.coordinator.start_deadlines(self._now())
-        self._set_timer()
+        self._timer.set()
 
     def stop(self) -> None:
         """Answer with COORDINATOR_NOT_AVAILABLE from now on, and write no more markers."""
         self.coordinator.is_active = False
-        for timer in (self._timer, self._marker_timer):
-            if timer is not None:
-                timer.cancel()
-        self._timer = self._marker_timer = None
+        self._timer.stop()
+        if self._marker_timer is not None:
+            self._marker_timer.cancel()
+            self._marker_timer = None
 
     def partition_for(self, transactional_id: str) -> int:
         """The partition of ``__transaction_state`` that a transactional id's records are in."""
@@ -252,7 +251,7 @@ class TransactionService:
                     self._runner.start(self._queue(completion))
                 case NewProducerId():
                     self._start(self._with_new_id(effect))
-        self._set_timer()
+        self._timer.set()
 
     def _with_new_id(self, wanted: NewProducerId) -> Steps[None]:
         try:
@@ -373,30 +372,8 @@ class TransactionService:
             self._perform(self.coordinator.markers_written(completion, self._now()))
             yield None
 
-    # Time
-
-    def _set_timer(self) -> None:
-        due_ms = self.coordinator.next_deadline_ms()
-        if due_ms is None or not self.coordinator.is_active:
-            return
-        due_ms = max(due_ms, self._not_before_ms)
-        if self._timer is not None:
-            if self._timer_ms <= due_ms:
-                return
-            self._timer.cancel()
-        self._timer_ms = due_ms
-        self._timer = self._call_later(max(due_ms - self._clock.monotonic_ms(), 0), self._tick)
-
     def _tick(self) -> None:
-        self._timer = None
-        try:
-            self._perform(self.coordinator.tick(self._now()))
-        except Exception:
-            # What has failed is skipped. The other deadlines must not be forgotten with it, and a
-            # tick that fails each time must not hold the loop.
-            logger.exception("Deadlines of transactions are looked at again in %d ms", _TICK_PAUSE_MS)
-            self._not_before_ms = self._clock.monotonic_ms() + _TICK_PAUSE_MS
-            self._set_timer()
+        self._perform(self.coordinator.tick(self._now()))
 
     # Partitions coming and going
 
