@@ -14,6 +14,9 @@ that does not know that epoch was not the leader of a later one when it was aske
 no replica any more does not confirm: it may have led, and handed over to others. Where the
 coordination service is away for all brokers, the followers confirm, and groups go on.
 
+A broker that has its session answers without asking, so one that the controller's LeaderAndIsr has
+not reached may have an old memory. To ask each time would make groups wait for a member that hangs.
+
 Kafka has no counterpart: its coordinators answer from memory.
 """
 
