@@ -250,6 +250,7 @@ SHARED_NAMES = {
     "fail": "a module of broker/apis words its API's error answer in this function",
     "main": "each command's entry",
     "logger": "each module's logger",
+    "ErrorCode": "Kafka's protocol, ZooKeeper's and the registry's API have one of each",
     "OPERATIONS": "the module of an operation registers its op codes",
     "TRANSACTIONS": "the module of an operation registers its transactions",
     "decide": "the module of an operation decides what a request changes in this function",
@@ -263,7 +264,7 @@ SHARED_NAMES = {
 PROTOCOLS = "Kafka's protocol and ZooKeeper's have one of each"
 CLIENT_AND_BROKER = "the client's question and the broker's answer to it have the operation's name"
 SHARED_BY_TWO = {
-    "ErrorCode": ("wire/jute/errors.py", "wire/kafka/errors.py", PROTOCOLS),
+    "Answer": ("broker/membership/controlled_shutdown.py", "registry/core/decisions.py", "to a broker, and over HTTP"),
     "Leader": ("broker/replication/partition.py", "coordination/zab/leader.py", PROTOCOLS),
     "Reader": ("wire/jute/codec.py", "wire/kafka/reader_source.py", PROTOCOLS),
     "RequestHeader": ("wire/jute/records.py", "wire/kafka/frames.py", PROTOCOLS),

@@ -3,9 +3,9 @@
 It is Confluent's KafkaSchemaRegistry without its I/O. ``Registry`` has one part per resource of the
 HTTP API; each operation is synchronous, and answers in values for JSON."""
 
-from .decisions import Decision, LogRecord, NewRecord
-from .registry import Registry
-from .requests import RegisterRequest
-from .settings import RegistrySettings
+from barnabas.registry.core.decisions import Decision, LogRecord, NewRecord
+from barnabas.registry.core.registry import Registry
+from barnabas.registry.core.requests import RegisterRequest
+from barnabas.registry.core.settings import RegistrySettings
 
 __all__ = ["Decision", "LogRecord", "NewRecord", "RegisterRequest", "Registry", "RegistrySettings"]

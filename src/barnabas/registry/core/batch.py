@@ -2,25 +2,25 @@
 
 from collections.abc import Callable
 
-from .config_value import ConfigValue
-from .context_index import SubjectVersion
-from .decisions import Answer, Decision, NewRecord
-from .keys import Key, KeyType, encode_key
-from .mode_value import Mode
-from .small_records import (
+from barnabas.registry.core.config_value import ConfigValue
+from barnabas.registry.core.context_index import SubjectVersion
+from barnabas.registry.core.decisions import Answer, Decision, NewRecord
+from barnabas.registry.core.keys import SchemasKey, SchemasKeyType, encode_schemas_key
+from barnabas.registry.core.mode_value import Mode
+from barnabas.registry.core.small_records import (
     clear_subject_record,
     context_record,
     delete_subject_record,
     kept_id_record,
     mode_record,
 )
-from .state import RegistryState
-from .stored_schema import StoredSchema
+from barnabas.registry.core.state import RegistryState
+from barnabas.registry.core.stored_schema import StoredSchema
 
-__all__ = ["Batch"]
+__all__ = ["BatchOfRecords"]
 
 
-class Batch:
+class BatchOfRecords:
     """Collects records, and adds those that keep the ids unique.
 
     In front stand the repairs of what a second writer wrote, and the highest id of a context if
@@ -32,11 +32,11 @@ class Batch:
         self._ids: dict[SubjectVersion, int | None] = {}
 
     def put_schema(self, stored: StoredSchema) -> None:
-        self._records.append(NewRecord(encode_key(stored.key), stored.encode()))
+        self._records.append(NewRecord(encode_schemas_key(stored.key), stored.encode()))
         self._ids[stored.subject, stored.version] = stored.id
 
     def delete_schema(self, subject: str, version: int) -> None:
-        self._delete(Key(KeyType.SCHEMA, subject, version))
+        self._delete(SchemasKey(SchemasKeyType.SCHEMA, subject, version))
         self._ids[subject, version] = None
 
     def delete_subject(self, subject: str, last_version: int) -> None:
@@ -49,19 +49,21 @@ class Batch:
         self._records.append(context_record(context))
 
     def delete_context(self, context: str) -> None:
-        self._delete(Key(KeyType.CONTEXT, context))
+        self._delete(SchemasKey(SchemasKeyType.CONTEXT, context))
 
     def put_config(self, subject: str | None, config: ConfigValue) -> None:
-        self._records.append(NewRecord(encode_key(Key(KeyType.CONFIG, subject)), config.encode(subject)))
+        self._records.append(
+            NewRecord(encode_schemas_key(SchemasKey(SchemasKeyType.CONFIG, subject)), config.encode(subject))
+        )
 
     def delete_config(self, subject: str | None) -> None:
-        self._delete(Key(KeyType.CONFIG, subject))
+        self._delete(SchemasKey(SchemasKeyType.CONFIG, subject))
 
     def put_mode(self, subject: str | None, mode: Mode) -> None:
         self._records.append(mode_record(subject, mode))
 
     def delete_mode(self, subject: str | None) -> None:
-        self._delete(Key(KeyType.MODE, subject))
+        self._delete(SchemasKey(SchemasKeyType.MODE, subject))
 
     def delete_settings(self, subject: str) -> None:
         """A subject without versions keeps neither configuration nor mode."""
@@ -79,5 +81,5 @@ class Batch:
         ]
         return Decision((*self._state.repairs(), *kept, *self._records), answer)
 
-    def _delete(self, key: Key) -> None:
+    def _delete(self, key: SchemasKey) -> None:
         self._records.extend(NewRecord(raw, None) for raw in self._state.forms(key))

@@ -1,14 +1,14 @@
 """Tests of compatibility: ``/compatibility`` (CompatibilityResource)."""
 
-from ..errors import ErrorCode, RegistryError
-from .decisions import Answer
-from .finder import Candidate, Finder
-from .parts import Parts
-from .qualified_subject import normalize as normal_name
-from .registration import incompatibilities
-from .requests import RegisterRequest
-from .stored_schema import StoredSchema
-from .versions import LATEST, parse_version, stored_version, version_not_found
+from barnabas.registry.core.decisions import Answer
+from barnabas.registry.core.finder import Candidate, Finder
+from barnabas.registry.core.parts import RegistryParts
+from barnabas.registry.core.qualified_subject import normalize as normal_name
+from barnabas.registry.core.registration import incompatibilities
+from barnabas.registry.core.requests import RegisterRequest
+from barnabas.registry.core.stored_schema import StoredSchema
+from barnabas.registry.core.versions import LATEST_VERSION, parse_version, stored_version, version_not_found
+from barnabas.registry.errors import ErrorCode, RegistryError
 
 __all__ = ["Compatibility"]
 
@@ -16,7 +16,7 @@ __all__ = ["Compatibility"]
 class Compatibility:
     """Tests a schema against versions of a subject, and registers nothing."""
 
-    def __init__(self, parts: Parts, finder: Finder) -> None:
+    def __init__(self, parts: RegistryParts, finder: Finder) -> None:
         self._parts = parts
         self._state = parts.state
         self._finder = finder
@@ -28,7 +28,7 @@ class Compatibility:
         subject = normal_name(subject)
         number = parse_version(version)
         stored = stored_version(self._state, subject, number, deleted=False)
-        if stored is None and number != LATEST:
+        if stored is None and number != LATEST_VERSION:
             raise version_not_found(number)
         return self._test(subject, request, [] if stored is None else [stored], normalize=normalize, verbose=verbose)
 

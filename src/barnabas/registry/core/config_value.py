@@ -1,14 +1,14 @@
 """A configuration of a subject, a context or all: Confluent's ConfigValue."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from ..formats.schema import CompatibilityLevel
-from .json_values import ShapeError, items, optional_boolean, optional_string
-from .keys import encode_json
-from .metadata import Metadata
-from .rules import RuleSet
+from barnabas.registry.core.json_values import ShapeError, json_object, optional_boolean, optional_string
+from barnabas.registry.core.keys import encode_json
+from barnabas.registry.core.metadata import Metadata
+from barnabas.registry.core.rules import RuleSet
+from barnabas.registry.formats.schema import CompatibilityLevel
 
 __all__ = ["ConfigValue", "InvalidLevelError", "merge_configs"]
 
@@ -58,14 +58,14 @@ class ConfigValue:
     @classmethod
     def decode(cls, value: object) -> Self:
         """The configuration in a record. Raises ShapeError or InvalidLevelError."""
-        body = items(value, "the value")
-        return cls(**{field.name: _field(body, field.name, _NAMES) for field in fields(cls)})
+        body = json_object(value, "the value")
+        return cls(**{name: _field(body, name, _NAMES) for name in _NAMES})
 
     def update(self, value: object) -> Self:
         """This configuration with the fields of a request; null takes a field away.
 
         Raises ShapeError or InvalidLevelError."""
-        body = items(value, "the body")
+        body = json_object(value, "the body")
         named = {
             name: _field(body, name, _NAMES_IN_REQUESTS) for name, said in _NAMES_IN_REQUESTS.items() if said in body
         }
@@ -91,11 +91,9 @@ class ConfigValue:
 
     def _named(self, names: Mapping[str, str]) -> dict[str, Any]:
         body: dict[str, Any] = {}
-        for field, name in names.items():
-            value = getattr(self, field)
-            if value is None or value == "":
-                continue
-            body[name] = value.to_json() if isinstance(value, Metadata | RuleSet) else value
+        for field, value in _values(self).items():
+            if value is not None and value != "":
+                body[names[field]] = value.to_json() if isinstance(value, Metadata | RuleSet) else value
         return body
 
 
@@ -105,8 +103,27 @@ def merge_configs(of_all: ConfigValue, of_subject: ConfigValue) -> ConfigValue:
     Level, aliases, metadata and rules are never inherited, as in Confluent's registry."""
     inherited = ("normalize", "validate_fields", "validate_new_schemas", "validate_rules")
     missing = (*inherited, "compatibility_policy", "compatibility_group")
-    given = {name: getattr(of_all, name) for name in missing if getattr(of_subject, name) is None}
-    return replace(of_subject, **given)
+    own, general = _values(of_subject), _values(of_all)
+    return replace(of_subject, **{name: general[name] for name in missing if own[name] is None})
+
+
+def _values(config: ConfigValue) -> dict[str, Any]:
+    """The fields, in Confluent's order."""
+    return {
+        "alias": config.alias,
+        "alias_for_deks": config.alias_for_deks,
+        "normalize": config.normalize,
+        "validate_fields": config.validate_fields,
+        "validate_new_schemas": config.validate_new_schemas,
+        "validate_rules": config.validate_rules,
+        "compatibility_level": config.compatibility_level,
+        "compatibility_policy": config.compatibility_policy,
+        "compatibility_group": config.compatibility_group,
+        "default_metadata": config.default_metadata,
+        "override_metadata": config.override_metadata,
+        "default_rule_set": config.default_rule_set,
+        "override_rule_set": config.override_rule_set,
+    }
 
 
 def _field(body: Mapping[str, Any], field: str, names: Mapping[str, str]) -> Any:

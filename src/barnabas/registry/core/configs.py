@@ -1,15 +1,15 @@
 """Configurations of subjects, contexts and all: ``/config`` (ConfigResource)."""
 
-from ..errors import ErrorCode, RegistryError
-from .batch import Batch
-from .config_value import ConfigValue, InvalidLevelError
-from .decisions import Answer, Decision
-from .json_values import ShapeError
-from .parts import Parts
-from .qualified_subject import is_valid_subject
-from .requests import checked, refused_body
-from .scopes import scope_of
-from .versions import read_only, subject_not_found
+from barnabas.registry.core.batch import BatchOfRecords
+from barnabas.registry.core.config_value import ConfigValue, InvalidLevelError
+from barnabas.registry.core.decisions import Answer, Decision
+from barnabas.registry.core.json_values import ShapeError
+from barnabas.registry.core.parts import RegistryParts
+from barnabas.registry.core.qualified_subject import is_valid_subject
+from barnabas.registry.core.requests import checked, refused_body
+from barnabas.registry.core.scopes import scope_of
+from barnabas.registry.core.versions import read_only, subject_not_found
+from barnabas.registry.errors import ErrorCode, RegistryError
 
 __all__ = ["Configs"]
 
@@ -17,7 +17,7 @@ __all__ = ["Configs"]
 class Configs:
     """Reads, merges and deletes configurations. No subject means the global one."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: RegistryParts) -> None:
         self._parts = parts
         self._state = parts.state
 
@@ -54,7 +54,7 @@ class Configs:
             raise RegistryError(ErrorCode.INVALID_SUBJECT, f"The specified subject '{scope}' is not a valid.")
         if self._parts.scoped.mode_in_scope(scope).is_read_only:
             raise read_only(scope)
-        batch = Batch(self._state)
+        batch = BatchOfRecords(self._state)
         batch.put_config(scope, config)
         return batch.decision(config.to_request_json)
 
@@ -66,7 +66,7 @@ class Configs:
             raise subject_not_found(str(scope))
         if self._parts.scoped.mode_in_scope(scope).is_read_only:
             raise read_only(scope)
-        batch = Batch(self._state)
+        batch = BatchOfRecords(self._state)
         if self._state.scoped.config(scope) is not None:
             batch.delete_config(scope)
         return batch.decision(config.to_json)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from .stored_schema import StoredSchema
+from barnabas.registry.core.stored_schema import StoredSchema
 
 __all__ = ["ContextIndex", "SubjectVersion"]
 

@@ -1,11 +1,11 @@
 """Contexts: ``/contexts`` (ContextsResource)."""
 
-from ..errors import ErrorCode, RegistryError
-from .batch import Batch
-from .decisions import Decision
-from .paging import page
-from .parts import Parts
-from .qualified_subject import DEFAULT_CONTEXT, QualifiedSubject
+from barnabas.registry.core.batch import BatchOfRecords
+from barnabas.registry.core.decisions import Decision
+from barnabas.registry.core.paging import page
+from barnabas.registry.core.parts import RegistryParts
+from barnabas.registry.core.qualified_subject import DEFAULT_CONTEXT, QualifiedSubject
+from barnabas.registry.errors import ErrorCode, RegistryError
 
 __all__ = ["Contexts"]
 
@@ -13,7 +13,7 @@ __all__ = ["Contexts"]
 class Contexts:
     """Lists contexts and deletes empty ones."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: RegistryParts) -> None:
         self._parts = parts
         self._state = parts.state
 
@@ -28,7 +28,7 @@ class Contexts:
         scope = named.qualified_context
         if not scope or not named.is_context or self._state.has_subjects(scope, deleted=True):
             raise RegistryError(ErrorCode.CONTEXT_NOT_EMPTY, f"The specified context '{context}' is not empty.")
-        batch = Batch(self._state)
+        batch = BatchOfRecords(self._state)
         if self._state.has_context_record(named.context):
             batch.delete_context(named.context)
         return batch.decision(lambda: None)

@@ -5,16 +5,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
-from ..errors import ErrorCode, RegistryError
-from ..formats.schema import InvalidSchemaError, ParsedSchema, SchemaReference, SchemaType
-from .config_value import ConfigValue
-from .metadata import Metadata, merge_metadata
-from .mode_value import Mode
-from .parts import Parts
-from .qualified_subject import context_of
-from .requests import RegisterRequest
-from .rules import RuleSet, merge_rule_sets
-from .stored_schema import StoredSchema, schema_digest
+from barnabas.registry.core.config_value import ConfigValue
+from barnabas.registry.core.metadata import Metadata, merge_metadata
+from barnabas.registry.core.mode_value import Mode
+from barnabas.registry.core.parts import RegistryParts
+from barnabas.registry.core.qualified_subject import context_of
+from barnabas.registry.core.requests import RegisterRequest
+from barnabas.registry.core.rules import RuleSet, merge_rule_sets
+from barnabas.registry.core.stored_schema import StoredSchema, schema_digest
+from barnabas.registry.errors import ErrorCode, RegistryError
+from barnabas.registry.formats.schema import InvalidSchemaError, ParsedSchema, SchemaReference, SchemaType
 
 __all__ = ["Candidate", "CanonicalSchema", "Finder"]
 
@@ -109,7 +109,7 @@ class CanonicalSchema:
 class Finder:
     """Compares schemas with the versions of subjects."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: RegistryParts) -> None:
         self._parts = parts
         # Which texts are canonical already, by digest: others are compared after parsing.
         self._known_texts: dict[bytes, str | None] = {}

@@ -3,7 +3,16 @@
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["ShapeError", "integer", "items", "optional_boolean", "optional_string", "strings", "text_of", "texts"]
+__all__ = [
+    "ShapeError",
+    "java_int",
+    "json_object",
+    "json_text",
+    "optional_boolean",
+    "optional_string",
+    "strings",
+    "texts",
+]
 
 _LARGEST_INTEGER = 2**31 - 1
 
@@ -12,7 +21,7 @@ class ShapeError(ValueError):
     """A value has another shape than its field; the text says which."""
 
 
-def text_of(value: object, name: str) -> str:
+def json_text(value: object, name: str) -> str:
     """A string that UTF-8 can carry."""
     if not isinstance(value, str):
         raise ShapeError(f"{name} is not a string")
@@ -26,7 +35,7 @@ def text_of(value: object, name: str) -> str:
 def optional_string(body: Mapping[str, Any], name: str) -> str | None:
     """A string, null, or none at all."""
     value = body.get(name)
-    return None if value is None else text_of(value, name)
+    return None if value is None else json_text(value, name)
 
 
 def optional_boolean(body: Mapping[str, Any], name: str) -> bool | None:
@@ -37,7 +46,7 @@ def optional_boolean(body: Mapping[str, Any], name: str) -> bool | None:
     return value
 
 
-def integer(value: object, name: str, lowest: int) -> int:
+def java_int(value: object, name: str, lowest: int) -> int:
     """A number of Java's int."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise ShapeError(f"{name} is not a number")
@@ -46,7 +55,7 @@ def integer(value: object, name: str, lowest: int) -> int:
     return value
 
 
-def items(value: object, name: str) -> Mapping[str, Any]:
+def json_object(value: object, name: str) -> Mapping[str, Any]:
     """An object."""
     if not isinstance(value, dict):
         raise ShapeError(f"{name} is not an object")
@@ -59,12 +68,12 @@ def strings(value: object, name: str) -> tuple[str, ...]:
         return ()
     if not isinstance(value, list):
         raise ShapeError(f"{name} is not a list")
-    return tuple(text_of(each, name) for each in value)
+    return tuple(json_text(each, name) for each in value)
 
 
 def texts(value: object, name: str) -> tuple[tuple[str, str], ...]:
     """An object of strings, sorted by name; none is an empty one."""
     if value is None:
         return ()
-    found = items(value, name)
-    return tuple(sorted((text_of(key, name), text_of(each, f"{name}.{key}")) for key, each in found.items()))
+    found = json_object(value, name)
+    return tuple(sorted((json_text(key, name), json_text(each, f"{name}.{key}")) for key, each in found.items()))

@@ -8,12 +8,12 @@ import json
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from .json_values import ShapeError, integer, items, text_of
+from barnabas.registry.core.json_values import ShapeError, java_int, json_object, json_text
 
-__all__ = ["Key", "KeyType", "decode_json", "decode_key", "encode_json", "encode_key"]
+__all__ = ["SchemasKey", "SchemasKeyType", "decode_json", "decode_schemas_key", "encode_json", "encode_schemas_key"]
 
 
-class KeyType(StrEnum):
+class SchemasKeyType(StrEnum):
     """The kinds of records."""
 
     SCHEMA = "SCHEMA"
@@ -25,7 +25,7 @@ class KeyType(StrEnum):
     NOOP = "NOOP"
 
 
-class Key(NamedTuple):
+class SchemasKey(NamedTuple):
     """What a record is about.
 
     ``name`` is a subject, or a context for CONTEXT. A configuration or a mode without a name is
@@ -33,13 +33,13 @@ class Key(NamedTuple):
     the highest id that was ever given there, once no schema has it any more. Confluent's readers
     pass over it, because they know a NOOP by its type."""
 
-    type: KeyType
+    type: SchemasKeyType
     name: str | None = None
     version: int = 0
 
     def __str__(self) -> str:
         """The key in a text of errors, in Confluent's words."""
-        if self.type is KeyType.SCHEMA:
+        if self.type is SchemasKeyType.SCHEMA:
             return f"{{magic=1,keytype=SCHEMA,subject={self.name},version={self.version}}}"
         return f"{{magic=0,keytype={self.type},subject={self.name}}}"
 
@@ -53,39 +53,39 @@ def encode_json(value: object) -> bytes:
     return _encode(value).encode()
 
 
-def encode_key(key: Key) -> bytes:
+def encode_schemas_key(key: SchemasKey) -> bytes:
     """The bytes of a key; an empty name is left out."""
     fields: dict[str, Any] = {"keytype": key.type}
-    if key.type is KeyType.CONTEXT:
+    if key.type is SchemasKeyType.CONTEXT:
         fields |= {"tenant": _TENANT, "context": key.name}
-    elif key.type is KeyType.NOOP:
+    elif key.type is SchemasKeyType.NOOP:
         return encode_json(fields | {"magic": 0} | ({"context": key.name} if key.name else {}))
     elif key.name:
         fields["subject"] = key.name
-    if key.type is KeyType.SCHEMA:
+    if key.type is SchemasKeyType.SCHEMA:
         return encode_json(fields | {"version": key.version, "magic": 1})
     return encode_json(fields | {"magic": 0})
 
 
-def decode_key(raw: bytes) -> Key:
+def decode_schemas_key(raw: bytes) -> SchemasKey:
     """The key in bytes of any registry. Raises ShapeError."""
-    body = items(decode_json(raw), "the key")
-    text = text_of(body.get("keytype"), "keytype")
-    if text not in KeyType.__members__:
+    body = json_object(decode_json(raw), "the key")
+    text = json_text(body.get("keytype"), "keytype")
+    if text not in SchemasKeyType.__members__:
         raise ShapeError(f"the key's type {text} is unknown")
-    key_type = KeyType[text]
-    name = body.get("context" if key_type in (KeyType.CONTEXT, KeyType.NOOP) else "subject")
+    key_type = SchemasKeyType[text]
+    name = body.get("context" if key_type in (SchemasKeyType.CONTEXT, SchemasKeyType.NOOP) else "subject")
     if name is not None:
-        name = text_of(name, "the key's name")
-    if key_type is KeyType.SCHEMA:
+        name = json_text(name, "the key's name")
+    if key_type is SchemasKeyType.SCHEMA:
         if body.get("magic", 1) not in (0, 1):
             raise ShapeError(f"the key's magic is {body['magic']}, not 0 or 1")
-        return Key(key_type, name or "", integer(body.get("version"), "the key's version", 1))
-    if key_type is KeyType.CONTEXT and not name:
+        return SchemasKey(key_type, name or "", java_int(body.get("version"), "the key's version", 1))
+    if key_type is SchemasKeyType.CONTEXT and not name:
         raise ShapeError("the key names no context")
-    if key_type is KeyType.DELETE_SUBJECT:
-        return Key(key_type, name or "")
-    return Key(key_type, name or None)
+    if key_type is SchemasKeyType.DELETE_SUBJECT:
+        return SchemasKey(key_type, name or "")
+    return SchemasKey(key_type, name or None)
 
 
 def decode_json(raw: bytes) -> object:

@@ -7,7 +7,7 @@ import hashlib
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from .json_values import items, strings, texts
+from barnabas.registry.core.json_values import json_object, strings, texts
 
 __all__ = ["VERSION_PROPERTY", "Metadata", "merge_metadata"]
 
@@ -28,8 +28,8 @@ class Metadata:
         """Raises ShapeError."""
         if value is None:
             return None
-        body = items(value, "metadata")
-        tags = items(body.get("tags") or {}, "metadata.tags")
+        body = json_object(value, "metadata")
+        tags = json_object(body.get("tags") or {}, "metadata.tags")
         return cls(
             tuple(sorted((name, tuple(sorted(set(strings(of, "metadata.tags"))))) for name, of in tags.items())),
             texts(body.get("properties"), "metadata.properties"),

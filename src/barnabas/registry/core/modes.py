@@ -1,15 +1,15 @@
 """Modes of subjects, contexts and all: ``/mode`` (ModeResource)."""
 
-from ..errors import ErrorCode, RegistryError
-from .batch import Batch
-from .decisions import Answer, Decision
-from .json_values import ShapeError, items, optional_string
-from .mode_value import Mode
-from .parts import Parts
-from .qualified_subject import QualifiedSubject, is_valid_subject
-from .requests import refused_body
-from .scopes import scope_of
-from .versions import subject_not_found
+from barnabas.registry.core.batch import BatchOfRecords
+from barnabas.registry.core.decisions import Answer, Decision
+from barnabas.registry.core.json_values import ShapeError, json_object, optional_string
+from barnabas.registry.core.mode_value import Mode
+from barnabas.registry.core.parts import RegistryParts
+from barnabas.registry.core.qualified_subject import QualifiedSubject, is_valid_subject
+from barnabas.registry.core.requests import refused_body
+from barnabas.registry.core.scopes import scope_of
+from barnabas.registry.core.versions import subject_not_found
+from barnabas.registry.errors import ErrorCode, RegistryError
 
 __all__ = ["Modes"]
 
@@ -17,7 +17,7 @@ __all__ = ["Modes"]
 class Modes:
     """Reads, sets and deletes modes. No subject means the global one."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: RegistryParts) -> None:
         self._parts = parts
         self._state = parts.state
 
@@ -39,7 +39,7 @@ class Modes:
         scope = scope_of(subject)
         mode = _mode_of(body)
         self._check_mutability()
-        batch = Batch(self._state)
+        batch = BatchOfRecords(self._state)
         if mode is Mode.IMPORT and self._parts.scoped.mode_in_scope(scope) is not Mode.IMPORT and not force:
             self._clear_for_import(scope, batch)
         if mode is not None:
@@ -60,7 +60,7 @@ class Modes:
         if recursive and named.is_context:
             inside = [name for name in self._state.scoped.modes() if name is not None and name != scope]
             names.extend(sorted(each for each in inside if QualifiedSubject.parse(each).context == named.context))
-        batch = Batch(self._state)
+        batch = BatchOfRecords(self._state)
         for name in names:
             if self._state.scoped.mode(name) is not None:
                 batch.delete_mode(name)
@@ -70,7 +70,7 @@ class Modes:
         if not self._parts.settings.mode_mutability:
             raise RegistryError(ErrorCode.OPERATION_NOT_PERMITTED, "Mode changes are not allowed")
 
-    def _clear_for_import(self, scope: str | None, batch: Batch) -> None:
+    def _clear_for_import(self, scope: str | None, batch: BatchOfRecords) -> None:
         """An import needs an empty place: deleted versions there are deleted for good."""
         if self._state.has_subjects(scope, deleted=False):
             raise RegistryError(ErrorCode.OPERATION_NOT_PERMITTED, "Cannot import since found existing subjects")
@@ -88,7 +88,7 @@ class Modes:
 def _mode_of(body: object) -> Mode | None:
     """The mode in a body; null takes it away. Raises RegistryError (42204)."""
     try:
-        fields = items(body, "the body")
+        fields = json_object(body, "the body")
         text = optional_string(fields, "mode")
     except ShapeError as error:
         raise refused_body(error) from None

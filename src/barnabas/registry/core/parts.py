@@ -1,14 +1,14 @@
 """What all resources work with."""
 
-from .schema_parser import SchemaParser
-from .scoped_settings import ScopedSettings
-from .settings import RegistrySettings
-from .state import RegistryState
+from barnabas.registry.core.schema_parser import SchemaParser
+from barnabas.registry.core.scoped_settings import ScopedSettings
+from barnabas.registry.core.settings import RegistrySettings
+from barnabas.registry.core.state import RegistryState
 
-__all__ = ["Parts"]
+__all__ = ["RegistryParts"]
 
 
-class Parts:
+class RegistryParts:
     """The state, what is configured in it, the parser of schemas, and the settings."""
 
     __slots__ = ("parser", "scoped", "settings", "state")

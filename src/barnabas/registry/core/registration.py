@@ -1,19 +1,19 @@
 """Registers schemas (Confluent's register and registerOrForward)."""
 
-from ..errors import ErrorCode, RegistryError
-from ..formats.compatibility import check_compatibility, checked_versions
-from ..formats.schema import CompatibilityLevel
-from .batch import Batch
-from .config_value import ConfigValue
-from .decisions import Answer, Decision
-from .finder import Candidate, CanonicalSchema, Finder
-from .metadata import Metadata
-from .mode_value import Mode
-from .parts import Parts
-from .qualified_subject import DEFAULT_CONTEXT, context_of, qualified_context_of
-from .requests import RegisterRequest
-from .stored_schema import StoredSchema, guid_of, references_to_json
-from .versions import LATEST, read_only
+from barnabas.registry.core.batch import BatchOfRecords
+from barnabas.registry.core.config_value import ConfigValue
+from barnabas.registry.core.decisions import Answer, Decision
+from barnabas.registry.core.finder import Candidate, CanonicalSchema, Finder
+from barnabas.registry.core.metadata import Metadata
+from barnabas.registry.core.mode_value import Mode
+from barnabas.registry.core.parts import RegistryParts
+from barnabas.registry.core.qualified_subject import DEFAULT_CONTEXT, context_of, qualified_context_of
+from barnabas.registry.core.requests import RegisterRequest
+from barnabas.registry.core.stored_schema import StoredSchema, guid_of, references_to_json
+from barnabas.registry.core.versions import LATEST_VERSION, read_only
+from barnabas.registry.errors import ErrorCode, RegistryError
+from barnabas.registry.formats.compatibility import check_compatibility, checked_versions
+from barnabas.registry.formats.schema import CompatibilityLevel
 
 __all__ = ["Registrar", "incompatibilities"]
 
@@ -26,7 +26,7 @@ class Registrar:
     A schema that a subject has already is found before anything else, in every mode: programs that
     register their schemas at each start can do so while nothing may be written."""
 
-    def __init__(self, parts: Parts, finder: Finder) -> None:
+    def __init__(self, parts: RegistryParts, finder: Finder) -> None:
         self._parts = parts
         self._finder = finder
 
@@ -60,7 +60,7 @@ class Registrar:
 
     def _existing(self, candidate: Candidate, request: RegisterRequest, *, normalize: bool) -> StoredSchema | None:
         """The version that the subject has already, and that the request does not contradict."""
-        is_latest = request.version == LATEST
+        is_latest = request.version == LATEST_VERSION
         existing = self._finder.find(candidate, normalize=normalize, deleted=False, latest_only=is_latest)
         if existing is None:
             return None
@@ -150,7 +150,7 @@ class Registrar:
 
     def _decision(self, stored: StoredSchema) -> Decision:
         state = self._parts.state
-        batch = Batch(state)
+        batch = BatchOfRecords(state)
         context = context_of(stored.subject)
         if context != DEFAULT_CONTEXT and not state.has_context_record(context):
             batch.put_context(context)
@@ -173,7 +173,7 @@ class Registrar:
 
 
 def incompatibilities(
-    parts: Parts, schema: CanonicalSchema, config: ConfigValue, oldest_first: list[StoredSchema]
+    parts: RegistryParts, schema: CanonicalSchema, config: ConfigValue, oldest_first: list[StoredSchema]
 ) -> list[str]:
     """Why a schema does not fit versions of a subject, at the level of a configuration.
 

@@ -1,17 +1,17 @@
 """The registry (Confluent's KafkaSchemaRegistry): its resources around one state."""
 
-from .compatibility import Compatibility
-from .configs import Configs
-from .contexts import Contexts
-from .decisions import LogRecord, NewRecord
-from .finder import Finder
-from .modes import Modes
-from .parts import Parts
-from .schemas import Schemas
-from .settings import RegistrySettings
-from .small_records import noop_record
-from .subject_versions import SubjectVersions
-from .subjects import Subjects
+from barnabas.registry.core.compatibility import Compatibility
+from barnabas.registry.core.configs import Configs
+from barnabas.registry.core.contexts import Contexts
+from barnabas.registry.core.decisions import LogRecord, NewRecord
+from barnabas.registry.core.finder import Finder
+from barnabas.registry.core.modes import Modes
+from barnabas.registry.core.parts import RegistryParts
+from barnabas.registry.core.schemas import Schemas
+from barnabas.registry.core.settings import RegistrySettings
+from barnabas.registry.core.small_records import noop_record
+from barnabas.registry.core.subject_versions import SubjectVersions
+from barnabas.registry.core.subjects import Subjects
 
 __all__ = ["Registry"]
 
@@ -23,7 +23,7 @@ class Registry:
     for threads: one event loop calls it."""
 
     def __init__(self, settings: RegistrySettings | None = None) -> None:
-        parts = Parts(settings or RegistrySettings())
+        parts = RegistryParts(settings or RegistrySettings())
         finder = Finder(parts)
         self._state = parts.state
         self.subject_versions = SubjectVersions(parts, finder)

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from ..errors import ErrorCode, RegistryError
-from ..formats.schema import SchemaReference
-from .json_values import ShapeError, integer, items, optional_string
-from .metadata import Metadata
-from .rules import RuleError, RuleSet
-from .stored_schema import references_from_json
+from barnabas.registry.core.json_values import ShapeError, java_int, json_object, optional_string
+from barnabas.registry.core.metadata import Metadata
+from barnabas.registry.core.rules import RuleError, RuleSet
+from barnabas.registry.core.stored_schema import references_from_json
+from barnabas.registry.errors import ErrorCode, RegistryError
+from barnabas.registry.formats.schema import SchemaReference
 
 __all__ = ["RegisterRequest", "checked", "refused_body"]
 
@@ -35,7 +35,7 @@ class RegisterRequest:
     def from_json(cls, body: object) -> Self:
         """The request in a decoded body. Raises RegistryError when it has another shape."""
         try:
-            fields = items(body, "the body")
+            fields = json_object(body, "the body")
             for name in _NOT_SUPPORTED:
                 if fields.get(name):
                     raise ShapeError(f"{name} is not supported")
@@ -46,8 +46,8 @@ class RegisterRequest:
                 references=references_from_json(fields.get("references")),
                 metadata=Metadata.from_json(fields.get("metadata")),
                 rule_set=checked(RuleSet.from_json(fields.get("ruleSet"))),
-                version=0 if version is None else integer(version, "version", -1),
-                id=-1 if schema_id is None else max(integer(schema_id, "id", -(2**31)), -1),
+                version=0 if version is None else java_int(version, "version", -1),
+                id=-1 if schema_id is None else max(java_int(schema_id, "id", -(2**31)), -1),
             )
         except ShapeError as error:
             raise refused_body(error) from None

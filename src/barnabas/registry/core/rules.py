@@ -6,7 +6,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self, TypeVar
 
-from .json_values import ShapeError, items, optional_boolean, optional_string, strings, texts
+from barnabas.registry.core.json_values import (
+    ShapeError,
+    json_object,
+    optional_boolean,
+    optional_string,
+    strings,
+    texts,
+)
 
 __all__ = ["Rule", "RuleError", "RuleMode", "RuleSet", "merge_rule_sets"]
 
@@ -70,7 +77,7 @@ class Rule:
     @classmethod
     def from_json(cls, value: object) -> Self:
         """Raises ShapeError."""
-        body = items(value, "a rule")
+        body = json_object(value, "a rule")
         kind = optional_string(body, "kind")
         mode = optional_string(body, "mode")
         return cls(
@@ -153,7 +160,7 @@ class RuleSet:
         """Raises ShapeError."""
         if value is None:
             return None
-        body = items(value, "ruleSet")
+        body = json_object(value, "ruleSet")
         enable_at = optional_string(body, "enableAt")
         return cls(
             _rules(body.get("migrationRules")),

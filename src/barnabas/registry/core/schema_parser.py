@@ -3,12 +3,12 @@
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 
-from ..errors import ErrorCode, RegistryError
-from ..formats.parsing import parse_schema
-from ..formats.schema import InvalidSchemaError, ParsedSchema, SchemaReference, SchemaType
-from .qualified_subject import qualify
-from .state import RegistryState
-from .stored_schema import StoredSchema
+from barnabas.registry.core.qualified_subject import qualify
+from barnabas.registry.core.state import RegistryState
+from barnabas.registry.core.stored_schema import StoredSchema
+from barnabas.registry.errors import ErrorCode, RegistryError
+from barnabas.registry.formats.parsing import parse_schema
+from barnabas.registry.formats.schema import InvalidSchemaError, ParsedSchema, SchemaReference, SchemaType
 
 __all__ = ["SchemaParser"]
 

@@ -1,16 +1,14 @@
 """Schemas by their ids: ``/schemas`` (SchemasResource)."""
 
-import uuid
-
-from ..errors import ErrorCode, RegistryError
-from ..formats.schema import SchemaType
-from .decisions import Answer
-from .paging import page
-from .parts import Parts
-from .qualified_subject import DEFAULT_CONTEXT, QualifiedSubject, context_of, normalize, qualify
-from .searches import matches_prefix
-from .stored_schema import StoredSchema
-from .subject_versions import formatted_text, qualified_references
+from barnabas.registry.core.decisions import Answer
+from barnabas.registry.core.paging import page
+from barnabas.registry.core.parts import RegistryParts
+from barnabas.registry.core.qualified_subject import DEFAULT_CONTEXT, QualifiedSubject, context_of, normalize, qualify
+from barnabas.registry.core.searches import matches_prefix
+from barnabas.registry.core.stored_schema import StoredSchema, digest_of
+from barnabas.registry.core.subject_versions import formatted_text, qualified_references
+from barnabas.registry.errors import ErrorCode, RegistryError
+from barnabas.registry.formats.schema import SchemaType
 
 __all__ = ["Schemas"]
 
@@ -18,7 +16,7 @@ __all__ = ["Schemas"]
 class Schemas:
     """Reads schemas by id, by guid, and all of them."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: RegistryParts) -> None:
         self._parts = parts
         self._state = parts.state
 
@@ -136,9 +134,8 @@ class Schemas:
         return [each for each in holders if deleted or not each.deleted]
 
     def _ids_of_guid(self, guid: str) -> list[tuple[str, int]]:
-        try:
-            digest = uuid.UUID(guid).bytes
-        except ValueError:
+        digest = digest_of(guid)
+        if digest is None:
             return []
         contexts = [DEFAULT_CONTEXT, *self._state.contexts()]
         return [(context, ids[0]) for context in contexts if (ids := self._state.ids(context, digest))]

@@ -5,10 +5,10 @@ default context, the global one is that of the context."""
 
 from dataclasses import replace
 
-from ..formats.schema import CompatibilityLevel
-from .config_value import ConfigValue, merge_configs
-from .mode_value import Mode
-from .qualified_subject import DEFAULT_CONTEXT, GLOBAL_CONTEXT, QualifiedSubject
+from barnabas.registry.core.config_value import ConfigValue, merge_configs
+from barnabas.registry.core.mode_value import Mode
+from barnabas.registry.core.qualified_subject import DEFAULT_CONTEXT, GLOBAL_CONTEXT, QualifiedSubject
+from barnabas.registry.formats.schema import CompatibilityLevel
 
 __all__ = ["ScopedSettings"]
 

@@ -1,6 +1,6 @@
 """The names of configurations and modes in paths."""
 
-from .qualified_subject import QualifiedSubject
+from barnabas.registry.core.qualified_subject import QualifiedSubject
 
 __all__ = ["scope_of"]
 

@@ -1,6 +1,6 @@
 """Searches by the beginnings of subjects' names."""
 
-from .qualified_subject import ANY_CONTEXT, QualifiedSubject
+from barnabas.registry.core.qualified_subject import ANY_CONTEXT, QualifiedSubject
 
 __all__ = ["matches_prefix"]
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ..formats.schema import CompatibilityLevel
+from barnabas.registry.formats.schema import CompatibilityLevel
 
 __all__ = ["RegistrySettings"]
 

@@ -13,17 +13,17 @@ and drop the one before: the topic's ``min.compaction.lag.ms`` gives the leader 
 
 from collections.abc import Callable, Iterable, Iterator
 
-from ..formats.schema import CompatibilityLevel
-from .config_value import ConfigValue, InvalidLevelError
-from .context_index import ContextIndex, SubjectVersion
-from .decisions import LogRecord, NewRecord
-from .json_values import ShapeError, integer, items, optional_string
-from .keys import Key, KeyType, decode_json, decode_key, encode_key
-from .mode_value import Mode
-from .qualified_subject import DEFAULT_CONTEXT, QualifiedSubject, context_of, is_in_scope, qualify
-from .scoped_settings import ScopedSettings
-from .small_records import kept_id_record
-from .stored_schema import StoredSchema
+from barnabas.registry.core.config_value import ConfigValue, InvalidLevelError
+from barnabas.registry.core.context_index import ContextIndex, SubjectVersion
+from barnabas.registry.core.decisions import LogRecord, NewRecord
+from barnabas.registry.core.json_values import ShapeError, java_int, json_object, optional_string
+from barnabas.registry.core.keys import SchemasKey, SchemasKeyType, decode_json, decode_schemas_key, encode_schemas_key
+from barnabas.registry.core.mode_value import Mode
+from barnabas.registry.core.qualified_subject import DEFAULT_CONTEXT, QualifiedSubject, context_of, is_in_scope, qualify
+from barnabas.registry.core.scoped_settings import ScopedSettings
+from barnabas.registry.core.small_records import kept_id_record
+from barnabas.registry.core.stored_schema import StoredSchema
+from barnabas.registry.formats.schema import CompatibilityLevel
 
 __all__ = ["RegistryState"]
 
@@ -38,16 +38,16 @@ class RegistryState:
         self._contexts: dict[str, ContextIndex] = {}
         self._context_records: set[str] = set()
         self._referrers: dict[SubjectVersion, set[SubjectVersion]] = {}
-        self._other_forms: dict[Key, set[bytes]] = {}
-        self._to_repair: dict[bytes, Key] = {}
-        self._appliers: dict[KeyType, Callable[[Key, object, int], None]] = {
-            KeyType.SCHEMA: self._apply_schema,
-            KeyType.CONFIG: self._apply_config,
-            KeyType.MODE: self._apply_mode,
-            KeyType.DELETE_SUBJECT: self._apply_delete_subject,
-            KeyType.CLEAR_SUBJECT: self._apply_clear_subject,
-            KeyType.CONTEXT: self._apply_context,
-            KeyType.NOOP: self._apply_noop,
+        self._other_forms: dict[SchemasKey, set[bytes]] = {}
+        self._to_repair: dict[bytes, SchemasKey] = {}
+        self._appliers: dict[SchemasKeyType, Callable[[SchemasKey, object, int], None]] = {
+            SchemasKeyType.SCHEMA: self._apply_schema,
+            SchemasKeyType.CONFIG: self._apply_config,
+            SchemasKeyType.MODE: self._apply_mode,
+            SchemasKeyType.DELETE_SUBJECT: self._apply_delete_subject,
+            SchemasKeyType.CLEAR_SUBJECT: self._apply_clear_subject,
+            SchemasKeyType.CONTEXT: self._apply_context,
+            SchemasKeyType.NOOP: self._apply_noop,
         }
 
     # The log
@@ -57,11 +57,11 @@ class RegistryState:
         if record.key is None:
             return self._skipped(record, "it has no key")
         try:
-            key = decode_key(record.key)
+            key = decode_schemas_key(record.key)
             if record.value is None:
                 self._delete(key)
             else:
-                value = None if key.type is KeyType.NOOP and key.name is None else decode_json(record.value)
+                value = None if key.type is SchemasKeyType.NOOP and key.name is None else decode_json(record.value)
                 self._appliers[key.type](key, value, record.timestamp_ms)
         except _SecondWriterError as error:
             self._to_repair[record.key] = error.key
@@ -83,9 +83,9 @@ class RegistryState:
         ]
         return (*kept, *(NewRecord(raw, self._current_value(key)) for raw, key in self._to_repair.items()))
 
-    def forms(self, key: Key) -> tuple[bytes, ...]:
+    def forms(self, key: SchemasKey) -> tuple[bytes, ...]:
         """All bytes under which the log may hold a key; Confluent's first."""
-        return (encode_key(key), *sorted(self._other_forms.get(key, ())))
+        return (encode_schemas_key(key), *sorted(self._other_forms.get(key, ())))
 
     # Schemas
 
@@ -161,7 +161,7 @@ class RegistryState:
 
     # Appliers
 
-    def _apply_schema(self, key: Key, value: object, timestamp_ms: int) -> None:
+    def _apply_schema(self, key: SchemasKey, value: object, timestamp_ms: int) -> None:
         stored = StoredSchema.decode(key, value, timestamp_ms)
         context = context_of(stored.subject)
         self._check_writer(key, stored, context)
@@ -171,7 +171,7 @@ class RegistryState:
         for target in _targets(stored):
             self._referrers.setdefault(target, set()).add((stored.subject, stored.version))
 
-    def _check_writer(self, key: Key, stored: StoredSchema, context: str) -> None:
+    def _check_writer(self, key: SchemasKey, stored: StoredSchema, context: str) -> None:
         """Raises _SecondWriterError when the record contradicts what the log says before it."""
         for holder in self.holders(context, stored.id)[:1]:
             if not holder.is_same_schema(stored):
@@ -196,23 +196,23 @@ class RegistryState:
         if not self._subjects[subject]:
             del self._subjects[subject]
 
-    def _apply_config(self, key: Key, value: object, _timestamp_ms: int) -> None:
+    def _apply_config(self, key: SchemasKey, value: object, _timestamp_ms: int) -> None:
         self.scoped.set_config(key.name, ConfigValue.decode(value))
 
-    def _apply_mode(self, key: Key, value: object, _timestamp_ms: int) -> None:
-        text = optional_string(items(value, "the value"), "mode") or ""
+    def _apply_mode(self, key: SchemasKey, value: object, _timestamp_ms: int) -> None:
+        text = optional_string(json_object(value, "the value"), "mode") or ""
         if text not in Mode.__members__:
             raise ShapeError(f"{text or 'none'} is no mode")
         self.scoped.set_mode(key.name, Mode[text])
 
-    def _apply_delete_subject(self, key: Key, value: object, _timestamp_ms: int) -> None:
-        last = integer(items(value, "the value").get("version"), "version", 0)
+    def _apply_delete_subject(self, key: SchemasKey, value: object, _timestamp_ms: int) -> None:
+        last = java_int(json_object(value, "the value").get("version"), "version", 0)
         versions = self._subjects.get(key.name or "", {})
         for number, stored in versions.items():
             if number <= last and not stored.deleted:
                 versions[number] = stored.with_deleted(True)
 
-    def _apply_clear_subject(self, key: Key, _value: object, _timestamp_ms: int) -> None:
+    def _apply_clear_subject(self, key: SchemasKey, _value: object, _timestamp_ms: int) -> None:
         gone = [
             (subject, number)
             for subject in self.subjects(key.name, deleted=True)
@@ -222,33 +222,33 @@ class RegistryState:
         for subject, number in gone:
             self._remove_schema(subject, number)
 
-    def _apply_context(self, key: Key, _value: object, _timestamp_ms: int) -> None:
+    def _apply_context(self, key: SchemasKey, _value: object, _timestamp_ms: int) -> None:
         self._context_records.add(key.name or DEFAULT_CONTEXT)
 
-    def _apply_noop(self, key: Key, value: object, _timestamp_ms: int) -> None:
+    def _apply_noop(self, key: SchemasKey, value: object, _timestamp_ms: int) -> None:
         if key.name is not None:
-            highest = integer(items(value, "the value").get("maxId"), "maxId", 0)
+            highest = java_int(json_object(value, "the value").get("maxId"), "maxId", 0)
             self._contexts.setdefault(key.name, ContextIndex()).keep_id(highest)
 
-    def _delete(self, key: Key) -> None:
-        if key.type is KeyType.SCHEMA:
+    def _delete(self, key: SchemasKey) -> None:
+        if key.type is SchemasKeyType.SCHEMA:
             self._remove_schema(key.name or "", key.version)
-        elif key.type is KeyType.CONFIG:
+        elif key.type is SchemasKeyType.CONFIG:
             self.scoped.set_config(key.name, None)
-        elif key.type is KeyType.MODE:
+        elif key.type is SchemasKeyType.MODE:
             self.scoped.set_mode(key.name, None)
-        elif key.type is KeyType.CONTEXT:
+        elif key.type is SchemasKeyType.CONTEXT:
             self._context_records.discard(key.name or DEFAULT_CONTEXT)
 
-    def _note_form(self, key: Key, raw: bytes, *, is_there: bool) -> None:
-        if raw == encode_key(key):
+    def _note_form(self, key: SchemasKey, raw: bytes, *, is_there: bool) -> None:
+        if raw == encode_schemas_key(key):
             return
         if is_there:
             self._other_forms.setdefault(key, set()).add(raw)
         elif key in self._other_forms:
             self._other_forms[key].discard(raw)
 
-    def _current_value(self, key: Key) -> bytes | None:
+    def _current_value(self, key: SchemasKey) -> bytes | None:
         stored = self.stored(key.name or "", key.version)
         return None if stored is None else stored.encode()
 
@@ -260,7 +260,7 @@ class RegistryState:
 class _SecondWriterError(Exception):
     """A record contradicts one before it, because two registries wrote at once."""
 
-    def __init__(self, key: Key, reason: str) -> None:
+    def __init__(self, key: SchemasKey, reason: str) -> None:
         super().__init__(f"{reason}; two registries wrote at once ({key})")
         self.key = key
 

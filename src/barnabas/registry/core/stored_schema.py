@@ -1,19 +1,29 @@
 """A version of a subject: Confluent's SchemaValue, its bytes, and the answers that show it."""
 
 import hashlib
-import uuid
+import re
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from ..formats.schema import SchemaReference, SchemaType
-from .json_values import ShapeError, integer, items, optional_boolean, optional_string, text_of
-from .keys import Key, KeyType, encode_json
-from .metadata import Metadata
-from .rules import RuleSet
+from barnabas.registry.core.json_values import (
+    ShapeError,
+    java_int,
+    json_object,
+    json_text,
+    optional_boolean,
+    optional_string,
+)
+from barnabas.registry.core.keys import SchemasKey, SchemasKeyType, encode_json
+from barnabas.registry.core.metadata import Metadata
+from barnabas.registry.core.rules import RuleSet
+from barnabas.registry.formats.schema import SchemaReference, SchemaType
 
-__all__ = ["StoredSchema", "guid_of", "references_from_json", "references_to_json", "schema_digest"]
+__all__ = ["StoredSchema", "digest_of", "guid_of", "references_from_json", "references_to_json", "schema_digest"]
+
+
+_DIGEST = re.compile("[0-9A-Fa-f]{32}")
 
 
 def schema_digest(
@@ -38,7 +48,14 @@ def schema_digest(
 
 def guid_of(digest: bytes) -> str:
     """The guid of a schema with a digest."""
-    return str(uuid.UUID(bytes=digest))
+    text = digest.hex()
+    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+
+
+def digest_of(guid: str) -> bytes | None:
+    """The digest in a guid, with or without its dashes; none if it is no guid."""
+    digits = guid.replace("-", "")
+    return bytes.fromhex(digits) if _DIGEST.fullmatch(digits) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +77,17 @@ class StoredSchema:
     timestamp_ms: int = 0
 
     @property
-    def key(self) -> Key:
-        return Key(KeyType.SCHEMA, self.subject, self.version)
+    def key(self) -> SchemasKey:
+        return SchemasKey(SchemasKeyType.SCHEMA, self.subject, self.version)
 
     @classmethod
-    def decode(cls, key: Key, value: object, timestamp_ms: int) -> Self:
+    def decode(cls, key: SchemasKey, value: object, timestamp_ms: int) -> Self:
         """The version in a record. Raises ShapeError."""
-        body = items(value, "the value")
+        body = json_object(value, "the value")
         subject = key.name or ""
         if (optional_string(body, "subject") or "") != subject or body.get("version", key.version) != key.version:
             raise ShapeError("the value is about another version than the key")
-        text = text_of(body.get("schema"), "schema")
+        text = json_text(body.get("schema"), "schema")
         references = references_from_json(body.get("references"))
         metadata = Metadata.from_json(body.get("metadata"))
         rule_set = RuleSet.from_json(body.get("ruleSet"))
@@ -78,7 +95,7 @@ class StoredSchema:
         return cls(
             subject=subject,
             version=key.version,
-            id=integer(body.get("id"), "id", 0),
+            id=java_int(body.get("id"), "id", 0),
             schema_type=optional_string(body, "schemaType") or SchemaType.AVRO,
             text=text,
             references=references,
@@ -138,7 +155,7 @@ def references_from_json(value: object) -> tuple[SchemaReference, ...]:
         return ()
     if not isinstance(value, list):
         raise ShapeError("references are not a list")
-    return tuple(_reference(items(each, "a reference")) for each in value)
+    return tuple(_reference(json_object(each, "a reference")) for each in value)
 
 
 def references_to_json(references: Sequence[SchemaReference]) -> list[dict[str, Any]]:
@@ -148,9 +165,9 @@ def references_to_json(references: Sequence[SchemaReference]) -> list[dict[str, 
 
 def _reference(body: Mapping[str, Any]) -> SchemaReference:
     return SchemaReference(
-        text_of(body.get("name"), "a reference's name"),
-        text_of(body.get("subject"), "a reference's subject"),
-        integer(body.get("version"), "a reference's version", -1),
+        json_text(body.get("name"), "a reference's name"),
+        json_text(body.get("subject"), "a reference's subject"),
+        java_int(body.get("version"), "a reference's version", -1),
     )
 
 

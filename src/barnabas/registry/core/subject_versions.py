@@ -1,18 +1,25 @@
 """The versions of a subject: ``/subjects/{subject}/versions`` (SubjectVersionsResource)."""
 
-from ..errors import ErrorCode, RegistryError
-from ..formats.schema import SchemaReference
-from .batch import Batch
-from .decisions import Answer, Decision
-from .finder import Finder
-from .paging import page
-from .parts import Parts
-from .qualified_subject import QualifiedSubject, is_valid_subject, qualify
-from .qualified_subject import normalize as normal_name
-from .registration import Registrar
-from .requests import RegisterRequest
-from .stored_schema import StoredSchema, references_to_json
-from .versions import find_version, parse_version, read_only, stored_version, subject_not_found, version_not_found
+from barnabas.registry.core.batch import BatchOfRecords
+from barnabas.registry.core.decisions import Answer, Decision
+from barnabas.registry.core.finder import Finder
+from barnabas.registry.core.paging import page
+from barnabas.registry.core.parts import RegistryParts
+from barnabas.registry.core.qualified_subject import QualifiedSubject, is_valid_subject, qualify
+from barnabas.registry.core.qualified_subject import normalize as normal_name
+from barnabas.registry.core.registration import Registrar
+from barnabas.registry.core.requests import RegisterRequest
+from barnabas.registry.core.stored_schema import StoredSchema, references_to_json
+from barnabas.registry.core.versions import (
+    find_version,
+    parse_version,
+    read_only,
+    stored_version,
+    subject_not_found,
+    version_not_found,
+)
+from barnabas.registry.errors import ErrorCode, RegistryError
+from barnabas.registry.formats.schema import SchemaReference
 
 __all__ = ["SubjectVersions", "formatted_text", "qualified_references"]
 
@@ -22,7 +29,7 @@ class SubjectVersions:
 
     A version in a path is a number, ``latest``, or -1; another text is refused (42202)."""
 
-    def __init__(self, parts: Parts, finder: Finder) -> None:
+    def __init__(self, parts: RegistryParts, finder: Finder) -> None:
         self._parts = parts
         self._state = parts.state
         self._registrar = Registrar(parts, finder)
@@ -104,7 +111,7 @@ class SubjectVersions:
                 ErrorCode.VERSION_NOT_SOFT_DELETED,
                 f"Subject '{subject}' Version {stored.version} was not deleted first before being permanently deleted",
             )
-        batch = Batch(self._state)
+        batch = BatchOfRecords(self._state)
         if permanent:
             batch.delete_schema(subject, stored.version)
             if len(self._state.versions(subject)) == 1:
@@ -127,7 +134,7 @@ class SubjectVersions:
         return stored
 
 
-def formatted_text(parts: Parts, stored: StoredSchema, form: str) -> str:
+def formatted_text(parts: RegistryParts, stored: StoredSchema, form: str) -> str:
     """The text of a version in the form that a request's ``format`` names.
 
     Raises RegistryError (42201) when it cannot be parsed."""

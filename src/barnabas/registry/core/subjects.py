@@ -2,20 +2,20 @@
 
 from collections.abc import Mapping
 
-from ..errors import ErrorCode, RegistryError
-from .batch import Batch
-from .decisions import Answer, Decision
-from .finder import Candidate, Finder
-from .keys import Key, KeyType
-from .paging import page
-from .parts import Parts
-from .qualified_subject import QualifiedSubject
-from .qualified_subject import normalize as normal_name
-from .requests import RegisterRequest
-from .searches import matches_prefix
-from .stored_schema import StoredSchema
-from .subject_versions import formatted_text
-from .versions import read_only, subject_not_found
+from barnabas.registry.core.batch import BatchOfRecords
+from barnabas.registry.core.decisions import Answer, Decision
+from barnabas.registry.core.finder import Candidate, Finder
+from barnabas.registry.core.keys import SchemasKey, SchemasKeyType
+from barnabas.registry.core.paging import page
+from barnabas.registry.core.parts import RegistryParts
+from barnabas.registry.core.qualified_subject import QualifiedSubject
+from barnabas.registry.core.qualified_subject import normalize as normal_name
+from barnabas.registry.core.requests import RegisterRequest
+from barnabas.registry.core.searches import matches_prefix
+from barnabas.registry.core.stored_schema import StoredSchema
+from barnabas.registry.core.subject_versions import formatted_text
+from barnabas.registry.core.versions import read_only, subject_not_found
+from barnabas.registry.errors import ErrorCode, RegistryError
 
 __all__ = ["Subjects"]
 
@@ -23,7 +23,7 @@ __all__ = ["Subjects"]
 class Subjects:
     """Lists and deletes subjects, and looks schemas up in them."""
 
-    def __init__(self, parts: Parts, finder: Finder) -> None:
+    def __init__(self, parts: RegistryParts, finder: Finder) -> None:
         self._parts = parts
         self._state = parts.state
         self._finder = finder
@@ -96,7 +96,7 @@ class Subjects:
         numbers = [number for number, stored in versions if permanent or not stored.deleted]
         for number in numbers:
             self._check_deletion(subject, number, permanent=permanent)
-        batch = Batch(self._state)
+        batch = BatchOfRecords(self._state)
         if permanent:
             # From the highest: versions may refer to those below them.
             for number in reversed(numbers):
@@ -132,7 +132,7 @@ class Subjects:
     def _check_deletion(self, subject: str, number: int, *, permanent: bool) -> None:
         referrers = self._state.referrers(subject, number)
         if any(each.subject != subject and (permanent or not each.deleted) for each in referrers):
-            key = Key(KeyType.SCHEMA, subject, number)
+            key = SchemasKey(SchemasKeyType.SCHEMA, subject, number)
             raise RegistryError(ErrorCode.REFERENCE_EXISTS, f"One or more references exist to the schema {key}.")
         stored = self._state.stored(subject, number)
         if permanent and stored is not None and not stored.deleted:

@@ -1,12 +1,12 @@
 """The numbers of versions in paths (Confluent's VersionId), and the errors about versions."""
 
-from ..errors import ErrorCode, RegistryError
-from .qualified_subject import QualifiedSubject, qualified_context_of
-from .state import RegistryState
-from .stored_schema import StoredSchema
+from barnabas.registry.core.qualified_subject import QualifiedSubject, qualified_context_of
+from barnabas.registry.core.state import RegistryState
+from barnabas.registry.core.stored_schema import StoredSchema
+from barnabas.registry.errors import ErrorCode, RegistryError
 
 __all__ = [
-    "LATEST",
+    "LATEST_VERSION",
     "find_version",
     "parse_version",
     "read_only",
@@ -15,7 +15,7 @@ __all__ = [
     "version_not_found",
 ]
 
-LATEST = -1
+LATEST_VERSION = -1
 _HIGHEST = 2**31 - 1
 
 
@@ -23,10 +23,10 @@ def parse_version(text: str) -> int:
     """A number, or -1 for the latest. Raises RegistryError (42202)."""
     stripped = text.strip()
     if stripped.lower() == "latest":
-        return LATEST
+        return LATEST_VERSION
     digits = stripped.removeprefix("-").removeprefix("+")
     number = int(stripped) if digits.isascii() and digits.isdecimal() and len(digits) <= 10 else 0
-    if number == LATEST or 0 < number <= _HIGHEST:
+    if number == LATEST_VERSION or 0 < number <= _HIGHEST:
         return number
     raise RegistryError(
         ErrorCode.INVALID_VERSION,
@@ -37,7 +37,7 @@ def parse_version(text: str) -> int:
 
 def stored_version(state: RegistryState, subject: str, version: int, *, deleted: bool) -> StoredSchema | None:
     """A version; the latest one is never a deleted one."""
-    if version == LATEST:
+    if version == LATEST_VERSION:
         return state.latest(subject)
     stored = state.stored(subject, version)
     return stored if stored is not None and (deleted or not stored.deleted) else None
