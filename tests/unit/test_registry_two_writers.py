@@ -123,7 +123,7 @@ def test_the_record_of_a_second_writer_is_passed_over_and_repaired() -> None:
 
 
 def test_a_version_that_a_second_writer_overwrites_stays_what_was_answered() -> None:
-    """Another id for a version that is there is passed over outside of IMPORT mode, and repaired."""
+    """Outside of IMPORT mode another id for a version is passed over, and repaired."""
     log = SchemasLog()
     first, second = Instance(log), Instance(log)
     log.append(second.registry.subject_versions.register("other", _request('"long"')).records)

@@ -1,12 +1,12 @@
 """Schemas by their ids: ``/schemas`` (SchemasResource)."""
 
+from barnabas.registry.core.answers import formatted_text, qualified_references
 from barnabas.registry.core.decisions import Answer
 from barnabas.registry.core.paging import page
 from barnabas.registry.core.parts import RegistryParts
 from barnabas.registry.core.qualified_subject import DEFAULT_CONTEXT, QualifiedSubject, context_of, normalize, qualify
 from barnabas.registry.core.searches import matches_prefix
 from barnabas.registry.core.stored_schema import StoredSchema, digest_of
-from barnabas.registry.core.subject_versions import formatted_text, qualified_references
 from barnabas.registry.errors import ErrorCode, RegistryError
 from barnabas.registry.formats.schema import SchemaType
 

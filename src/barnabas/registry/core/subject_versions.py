@@ -1,15 +1,16 @@
 """The versions of a subject: ``/subjects/{subject}/versions`` (SubjectVersionsResource)."""
 
+from barnabas.registry.core.answers import formatted_text, qualified_references
 from barnabas.registry.core.batch import BatchOfRecords
 from barnabas.registry.core.decisions import Answer, Decision
 from barnabas.registry.core.finder import Finder
 from barnabas.registry.core.paging import page
 from barnabas.registry.core.parts import RegistryParts
-from barnabas.registry.core.qualified_subject import QualifiedSubject, is_valid_subject, qualify
+from barnabas.registry.core.qualified_subject import is_valid_subject
 from barnabas.registry.core.qualified_subject import normalize as normal_name
 from barnabas.registry.core.registration import Registrar
 from barnabas.registry.core.requests import RegisterRequest
-from barnabas.registry.core.stored_schema import StoredSchema, references_to_json
+from barnabas.registry.core.stored_schema import StoredSchema
 from barnabas.registry.core.versions import (
     find_version,
     parse_version,
@@ -19,9 +20,8 @@ from barnabas.registry.core.versions import (
     version_not_found,
 )
 from barnabas.registry.errors import ErrorCode, RegistryError
-from barnabas.registry.formats.schema import SchemaReference
 
-__all__ = ["SubjectVersions", "formatted_text", "qualified_references"]
+__all__ = ["SubjectVersions"]
 
 
 class SubjectVersions:
@@ -132,21 +132,3 @@ class SubjectVersions:
                 f"Subject '{subject}' Version {number} was soft deleted.Set permanent=true to delete permanently",
             )
         return stored
-
-
-def formatted_text(parts: RegistryParts, stored: StoredSchema, form: str) -> str:
-    """The text of a version in the form that a request's ``format`` names.
-
-    Raises RegistryError (42201) when it cannot be parsed."""
-    return parts.parser.parse_stored(stored).formatted(form) if form.strip() else stored.text
-
-
-def qualified_references(stored: StoredSchema, reference_format: str) -> dict[str, Answer]:
-    """The references with the contexts in their names, where ``referenceFormat`` asks for them."""
-    if reference_format != "qualified" or not QualifiedSubject.parse(stored.subject).qualified_context:
-        return {}
-    qualified = [
-        SchemaReference(each.name, str(qualify(stored.subject, each.subject)), each.version)
-        for each in stored.references
-    ]
-    return {"references": references_to_json(qualified)} if qualified else {}

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from barnabas.registry.core.answers import formatted_text
 from barnabas.registry.core.batch import BatchOfRecords
 from barnabas.registry.core.decisions import Answer, Decision
 from barnabas.registry.core.finder import Candidate, Finder
@@ -13,7 +14,6 @@ from barnabas.registry.core.qualified_subject import normalize as normal_name
 from barnabas.registry.core.requests import RegisterRequest
 from barnabas.registry.core.searches import matches_prefix
 from barnabas.registry.core.stored_schema import StoredSchema
-from barnabas.registry.core.subject_versions import formatted_text
 from barnabas.registry.core.versions import read_only, subject_not_found
 from barnabas.registry.errors import ErrorCode, RegistryError
 
