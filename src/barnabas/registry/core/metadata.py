@@ -4,6 +4,7 @@ Confluent's registry keeps each part sorted, and merges what a configuration dem
 request says. It is immutable here, so that versions and configurations share it."""
 
 import hashlib
+import re
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -11,6 +12,7 @@ from barnabas.registry.core.json_values import json_object, strings, texts
 
 __all__ = ["VERSION_PROPERTY", "Metadata", "merge_metadata"]
 
+_NUMBER = re.compile("[+-]?[0-9]{1,9}")
 VERSION_PROPERTY = "confluent:version"
 """The property in which a schema says which version it is."""
 
@@ -65,7 +67,7 @@ class Metadata:
     def version(self) -> int | None:
         """The version that the schema says it is."""
         text = self.get(VERSION_PROPERTY)
-        return int(text) if text is not None and text.isascii() and text.isdecimal() and len(text) < 10 else None
+        return int(text) if text is not None and _NUMBER.fullmatch(text) else None
 
     def with_version(self, version: int) -> Self:
         properties = {**dict(self.properties), VERSION_PROPERTY: str(version)}

@@ -4,7 +4,7 @@ from barnabas.registry.core.batch import BatchOfRecords
 from barnabas.registry.core.config_value import ConfigValue
 from barnabas.registry.core.decisions import Answer, Decision
 from barnabas.registry.core.finder import Candidate, CanonicalSchema, Finder
-from barnabas.registry.core.metadata import Metadata
+from barnabas.registry.core.metadata import VERSION_PROPERTY, Metadata
 from barnabas.registry.core.mode_value import Mode
 from barnabas.registry.core.parts import RegistryParts
 from barnabas.registry.core.qualified_subject import DEFAULT_CONTEXT, context_of, qualified_context_of
@@ -108,7 +108,7 @@ class Registrar:
         if candidate.is_empty and previous is not None:
             candidate = candidate.with_schema_of(previous)
         merged = candidate.populated(config, previous, None)
-        names_version = merged.metadata is not None and merged.metadata.version is not None
+        names_version = merged.metadata is not None and merged.metadata.get(VERSION_PROPERTY) is not None
         if request.version != 0 or names_version:
             return candidate.populated(config, previous, next_version)
         return merged
