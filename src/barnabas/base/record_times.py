@@ -15,6 +15,8 @@ __all__ = [
     "FIRST_MS",
     "LAST_MS",
     "NO_TIME",
+    "instant_ms",
+    "instant_text",
     "known_time",
     "microseconds",
     "searched_ms",
@@ -72,3 +74,21 @@ def searched_ms(when: datetime) -> int:
 
     It is 0 at least: to a broker negative numbers mean ends of the log."""
     return max(0, round((when - _EPOCH) / timedelta(milliseconds=1)))
+
+
+def instant_ms(text: str) -> int:
+    """The time of a text of ISO 8601 with a zone, such as ``2026-11-22T09:30:00.000Z``.
+
+    Raises ValueError."""
+    when = datetime.fromisoformat(text)
+    if when.tzinfo is None:
+        raise ValueError("the time has no zone")
+    return (when - _EPOCH) // timedelta(milliseconds=1)
+
+
+def instant_text(timestamp_ms: int) -> str | None:
+    """The time in UTC as ISO 8601 has it; None for one beyond the years 1 to 9999."""
+    when = time_in_zone(timestamp_ms, UTC)
+    if when is None:
+        return None
+    return when.replace(tzinfo=None).isoformat(timespec="milliseconds" if when.microsecond else "seconds") + "Z"

@@ -1,4 +1,5 @@
-"""A REST proxy for a cluster: Confluent's API, versions 2 and 3.
+"""The REST proxy: Confluent's REST API, versions 2 and 3, over this project's own clients, and
+server-sent events for live reading.
 
-Kafka has no counterpart; Confluent's is the REST Proxy.
+Kafka has no counterpart; Confluent's is KafkaRestApplication.
 """

@@ -113,9 +113,10 @@ def create_topic(
     replication_factor: int = -1,
     assignment: Sequence[Sequence[int]] = (),
     configs: Mapping[str, str] | None = None,
+    validate_only: bool = False,
 ) -> None:
-    """Make a topic; -1 takes the cluster's default, ``assignment`` lists each
-    partition's replicas instead."""
+    """Make a topic, or only see whether it could be made; -1 takes the cluster's default,
+    ``assignment`` lists each partition's replicas instead."""
     from barnabas.wire.kafka.messages.create_topics import (
         CreatableReplicaAssignment,
         CreatableTopic,
@@ -134,7 +135,9 @@ def create_topic(
         ],
         configs=[CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
     )
-    request = CreateTopicsRequest(topics=[topic], timeout_ms=connection.request_timeout_ms)
+    request = CreateTopicsRequest(
+        topics=[topic], timeout_ms=connection.request_timeout_ms, validate_only=validate_only
+    )
     response = connection.send_to_controller(
         request, CreateTopicsResponse, lambda answer: [result.error_code for result in answer.topics]
     )

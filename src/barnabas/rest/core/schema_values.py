@@ -1,0 +1,296 @@
+"""Values with a schema: between JSON, as it stands in requests and answers, and the bytes of
+Confluent's serializers behind the schema's id.
+
+Avro has the JSON of Avro's specification: a value of a union other than null is an object with the
+name of its branch. Protobuf has protobuf's own JSON. The libraries turn bytes to values, and need
+nothing of the world.
+
+Kafka has no counterpart; Confluent's are AvroConverter, JsonSchemaConverter and ProtobufConverter.
+"""
+
+import base64
+import io
+import json
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import fastavro
+import jsonschema
+import referencing
+import referencing.exceptions
+import referencing.jsonschema
+from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
+from google.protobuf.message import Message
+
+from barnabas.base.json_text import parse_json
+from barnabas.client.registry.avro_bounds import avro_bounds
+from barnabas.client.registry.wire_format import encode_message_indexes, split_message_indexes
+from barnabas.rest.core.embedded import EmbeddedFormat
+from barnabas.rest.core.json_stream import json_text
+
+__all__ = ["SchemaText", "ValueCodec", "record_name", "value_codec"]
+
+_PRIMITIVES: dict[str, tuple[type, ...]] = {
+    "boolean": (bool,),
+    "int": (int,),
+    "long": (int,),
+    "float": (int, float),
+    "double": (int, float),
+    "string": (str,),
+}
+
+
+class SchemaText(NamedTuple):
+    """A schema and what it refers to, by the names of the references."""
+
+    form: EmbeddedFormat
+    text: str
+    """A Protobuf file is serialized, in base64."""
+    references: Mapping[str, "SchemaText"] = MappingProxyType({})
+
+
+class ValueCodec(NamedTuple):
+    """Raises ValueError, whose text says what is wrong with a value."""
+
+    encode: Callable[[Any], bytes]
+    decode: Callable[[bytes], Any]
+
+
+def value_codec(schema: SchemaText) -> ValueCodec:
+    """What reads and writes the values of a schema. Raises ValueError for one that is wrong."""
+    made = {
+        EmbeddedFormat.AVRO: _avro,
+        EmbeddedFormat.JSONSCHEMA: _json_schema,
+        EmbeddedFormat.PROTOBUF: _protobuf,
+    }[schema.form]
+    try:
+        codec = made(schema)
+    except Exception as error:  # the libraries raise many kinds
+        raise ValueError(f"the schema cannot be used: {_reason(error)}") from error
+    return ValueCodec(_checked(codec.encode), _checked(codec.decode))
+
+
+def _checked(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def call(value: Any) -> Any:
+        try:
+            return function(value)
+        except Exception as error:  # the libraries raise many kinds
+            raise ValueError(_reason(error)) from error
+
+    return call
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    message = getattr(error, "message", None)
+    return f"{message if isinstance(message, str) else error}"[:500] or type(error).__name__
+
+
+def record_name(schema: SchemaText) -> str | None:
+    """The name of what a schema describes, for subjects that have it; None for none.
+
+    A Protobuf file's is the name of its first message."""
+    if schema.form is EmbeddedFormat.PROTOBUF:
+        file = _file(schema.text)
+        first = file.message_type[0].name if file.message_type else None
+        return f"{file.package}.{first}" if first and file.package else first
+    document = parse_json(schema.text)
+    if not isinstance(document, dict):
+        return None
+    if schema.form is EmbeddedFormat.JSONSCHEMA:
+        title = document.get("title")
+        return title if isinstance(title, str) else None
+    name, namespace = document.get("name"), document.get("namespace")
+    if not isinstance(name, str):
+        return None
+    return name if "." in name or not namespace else f"{namespace}.{name}"
+
+
+# Avro
+
+
+def _avro(schema: SchemaText) -> ValueCodec:
+    named: dict[str, Any] = {}
+    _parse_references(schema, named)
+    document = parse_json(schema.text)
+    bounds = None if schema.references else avro_bounds(document)
+    parsed = fastavro.parse_schema(document, named_schemas=named)
+
+    def encode(data: Any) -> bytes:
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, parsed, _from_avro_json(parsed, data, named), strict=True)
+        return out.getvalue()
+
+    def decode(data: bytes) -> Any:
+        if bounds:
+            bounds(data)  # blocks that say to be larger than their bytes
+        source = io.BytesIO(data)
+        value = fastavro.schemaless_reader(source, parsed, None, return_named_type=True)
+        if source.read(1):
+            raise ValueError("there are bytes behind the value")
+        text = io.StringIO()
+        fastavro.json_writer(text, parsed, [value])
+        return json.loads(text.getvalue())
+
+    return ValueCodec(encode, decode)
+
+
+def _parse_references(schema: SchemaText, named: dict[str, Any]) -> None:
+    for reference in schema.references.values():
+        _parse_references(reference, named)
+        fastavro.parse_schema(parse_json(reference.text), named_schemas=named)
+
+
+def _from_avro_json(schema: Any, data: Any, named: Mapping[str, Any]) -> Any:
+    """The value that fastavro writes; a value of a named branch of a union has its name."""
+    if isinstance(schema, list):
+        return _from_union(schema, data, named)
+    kind = schema["type"] if isinstance(schema, dict) else schema
+    if isinstance(kind, dict | list):
+        return _from_avro_json(kind, data, named)
+    if kind == "null":
+        return _expect(data, data is None, kind)
+    if kind in _PRIMITIVES:
+        is_right = isinstance(data, _PRIMITIVES[kind]) and (kind == "boolean" or not isinstance(data, bool))
+        return _expect(data, is_right, kind)
+    if kind in ("bytes", "fixed"):
+        return _expect(data, isinstance(data, str), kind).encode("latin-1")
+    if kind == "enum":
+        return _expect(data, data in schema["symbols"], "enum")
+    if kind == "array":
+        return [
+            _from_avro_json(schema["items"], each, named) for each in _expect(data, isinstance(data, list), "array")
+        ]
+    if kind == "map":
+        given = _expect(data, isinstance(data, dict), "map")
+        return {name: _from_avro_json(schema["values"], each, named) for name, each in given.items()}
+    if kind in ("record", "error"):
+        return _from_record(schema, data, named)
+    return _from_avro_json(named[kind], data, named)
+
+
+def _from_record(schema: Mapping[str, Any], data: Any, named: Mapping[str, Any]) -> dict[str, Any]:
+    given = _expect(data, isinstance(data, dict), f"record {schema['name']}")
+    fields = {field["name"]: field for field in schema["fields"]}
+    if unknown := given.keys() - fields.keys():
+        raise ValueError(f"{schema['name']} has no field {min(unknown)}")
+    if missing := [name for name in fields if name not in given]:
+        raise ValueError(f"{schema['name']}: the field {missing[0]} is missing")
+    return {name: _from_avro_json(field["type"], given[name], named) for name, field in fields.items()}
+
+
+def _from_union(branches: list[Any], data: Any, named: Mapping[str, Any]) -> Any:
+    names = [_branch_name(branch) for branch in branches]
+    if data is None:
+        return _expect(None, "null" in names, f"union of {', '.join(names)}")
+    if not isinstance(data, dict) or len(data) != 1 or next(iter(data)) not in names:
+        raise ValueError(f'a value of a union is null or an object such as {{"{names[-1]}": ...}}')
+    ((name, value),) = data.items()
+    branch = branches[names.index(name)]
+    made = _from_avro_json(branch, value, named)
+    is_named = branch in named if isinstance(branch, str) else "name" in branch
+    return (name, made) if is_named else made
+
+
+def _branch_name(branch: Any) -> str:
+    if isinstance(branch, dict):
+        return str(branch.get("name", branch["type"]))
+    return str(branch)
+
+
+def _expect(data: Any, is_right: bool, what: str) -> Any:
+    if not is_right:
+        raise ValueError(f"a value of type {what} is expected, not {json.dumps(data)[:100]}")
+    return data
+
+
+# JSON Schema
+
+
+def _json_schema(schema: SchemaText) -> ValueCodec:
+    document = parse_json(schema.text)
+    kind = jsonschema.validators.validator_for(document, default=jsonschema.Draft7Validator)
+    kind.check_schema(document)
+    # Nothing is fetched: a reference that is not in the registry is an error of the value.
+    known = referencing.Registry().with_resources(_json_resources(schema))
+    validator = kind(document, registry=known)
+
+    def encode(data: Any) -> bytes:
+        validator.validate(data)
+        return json_text(data)
+
+    return ValueCodec(encode, parse_json)
+
+
+def _json_resources(schema: SchemaText) -> list[tuple[str, Any]]:
+    found = []
+    for name, reference in schema.references.items():
+        found += _json_resources(reference)
+        contents = parse_json(reference.text)
+        found.append(
+            (
+                name,
+                referencing.Resource.from_contents(contents, default_specification=referencing.jsonschema.DRAFT7),
+            )
+        )
+    return found
+
+
+# Protobuf
+
+
+def _file(text: str) -> descriptor_pb2.FileDescriptorProto:
+    made = descriptor_pb2.FileDescriptorProto()
+    made.ParseFromString(base64.b64decode(text, validate=True))
+    return made
+
+
+def _protobuf(schema: SchemaText) -> ValueCodec:
+    pool = descriptor_pool.DescriptorPool()
+    _add_files(schema, "", pool, set())
+    file = _file(schema.text)
+    name = file.name or "schema.proto"
+
+    def message(indexes: tuple[int, ...]) -> type[Message]:
+        descriptor: Any = pool.FindFileByName(name)
+        for depth, index in enumerate(indexes):
+            siblings = descriptor.nested_types if depth else list(descriptor.message_types_by_name.values())
+            descriptor = siblings[index]
+        made: type[Message] = message_factory.GetMessageClass(descriptor)
+        return made
+
+    first = message((0,))
+
+    def encode(data: Any) -> bytes:
+        made = first()
+        json_format.ParseDict(data, made, descriptor_pool=pool)
+        encoded: bytes = made.SerializeToString(deterministic=True)
+        return encode_message_indexes((0,)) + encoded
+
+    def decode(data: bytes) -> Any:
+        indexes, rest = split_message_indexes(data)
+        made = message(indexes)()
+        made.ParseFromString(bytes(rest))
+        return json_format.MessageToDict(made, always_print_fields_with_no_presence=True, descriptor_pool=pool)
+
+    return ValueCodec(encode, decode)
+
+
+def _add_files(schema: SchemaText, name: str, pool: Any, added: set[str]) -> None:
+    """The files in the order in which one needs the other; Google's own are in the library."""
+    for reference_name, reference in schema.references.items():
+        _add_files(reference, reference_name, pool, added)
+    file = _file(schema.text)
+    file.name = name or file.name or "schema.proto"
+    for dependency in file.dependency:
+        if dependency not in added and dependency.startswith("google/protobuf/"):
+            known = descriptor_pool.Default().FindFileByName(dependency)
+            found = descriptor_pb2.FileDescriptorProto()
+            known.CopyToProto(found)
+            pool.Add(found)
+            added.add(dependency)
+    if file.name not in added:
+        pool.Add(file)
+        added.add(file.name)

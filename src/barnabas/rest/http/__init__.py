@@ -1,0 +1,4 @@
+"""Requests and answers over HTTP, by aiohttp.
+
+Kafka has no counterpart; Confluent's are ProduceAction, ConsumersResource and StreamingResponse.
+"""

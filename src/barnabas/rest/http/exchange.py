@@ -1,0 +1,208 @@
+"""What all requests have in common: bodies with limits, content types, errors, and who asks.
+
+Kafka has no counterpart; Confluent's are in its package `io.confluent.rest`.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+from barnabas.net.web_access import UnauthorizedError, WebAccess
+from barnabas.rest.clients.admin_pool import AdminPool
+from barnabas.rest.clients.record_producer import RecordProducer
+from barnabas.rest.clients.schema_store import SchemaStore
+from barnabas.rest.clients.topic_events import TopicEvents
+from barnabas.rest.core.embedded import EmbeddedFormat
+from barnabas.rest.core.json_stream import json_text, read_json
+from barnabas.rest.core.limits import Allowance
+from barnabas.rest.core.settings import RestSettings
+from barnabas.rest.errors import RestCode, RestError, error_of
+
+__all__ = [
+    "BACKEND",
+    "Backend",
+    "accepted_format",
+    "answers_errors",
+    "base_url",
+    "body_parts",
+    "content_format",
+    "json_answer",
+    "read_body",
+    "read_document",
+    "requires_login",
+]
+
+logger = logging.getLogger("barnabas.rest")
+
+VERSION_2 = "application/vnd.kafka.v2+json"
+_JSON = "application/json"
+_OF_FORMAT: dict[str, EmbeddedFormat] = {
+    f"application/vnd.kafka.{form.lower()}.v2+json": form for form in EmbeddedFormat if form != EmbeddedFormat.STRING
+}
+_TYPE_OF = {form: name for name, form in _OF_FORMAT.items()}
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(slots=True)
+class Backend:
+    """What requests work with."""
+
+    settings: RestSettings
+    admin: AdminPool
+    producer: RecordProducer
+    schemas: SchemaStore
+    events: TopicEvents
+    bodies: Allowance
+    produce_requests: Allowance
+    event_streams: Allowance
+    closing: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when streams are to end."""
+
+
+BACKEND = web.AppKey("backend", Backend)
+
+
+def base_url(request: web.Request) -> str:
+    """What addresses in answers begin with."""
+    for listener in request.app[BACKEND].settings.advertised:
+        if listener.scheme == request.scheme:
+            return str(listener)
+    return f"{request.scheme}://{request.host}"
+
+
+# Bodies
+
+
+async def body_parts(request: web.Request, idle_s: float | None) -> AsyncIterator[bytes]:
+    """The body as it comes. Raises `RestError` when nothing comes for so long."""
+    while True:
+        try:
+            async with asyncio.timeout(idle_s):
+                part = await request.content.readany()
+        except TimeoutError:
+            raise RestError(RestCode.REQUEST_TIMEOUT, "the body of the request does not come") from None
+        except (ValueError, web.HTTPException, OSError) as error:  # wrong chunks, or a connection that broke
+            raise RestError(RestCode.BAD_REQUEST, f"the body of the request is cut off: {error}") from None
+        if not part:
+            return
+        yield part
+
+
+async def read_body(request: web.Request) -> bytes:
+    """The whole body. Raises `RestError` for one that is too large, or does not come."""
+    backend = request.app[BACKEND]
+    most = backend.settings["max.request.bytes"]
+    if (request.content_length or 0) > most:
+        raise _too_large(most)
+    made, taken = bytearray(), 0
+    try:
+        async for part in body_parts(request, backend.settings.seconds("request.idle.timeout.ms")):
+            backend.bodies.take(len(part))
+            taken += len(part)
+            if taken > most:
+                raise _too_large(most)
+            made += part
+    finally:
+        backend.bodies.give_back(taken)
+    return bytes(made)
+
+
+def _too_large(most: int) -> RestError:
+    return RestError(RestCode.TOO_LARGE, f"the request has more than {most} bytes (max.request.bytes)")
+
+
+async def read_document(request: web.Request) -> Any:
+    """The JSON of the body, None for an empty one. Raises `RestError`."""
+    data = await read_body(request)
+    return read_json(data) if data.strip() else None
+
+
+# Content types
+
+
+def content_format(request: web.Request) -> EmbeddedFormat | None:
+    """The format that a request of version 2 has, None for one of no format. Raises `RestError`."""
+    kind = request.content_type
+    if kind in _OF_FORMAT:
+        return _OF_FORMAT[kind]
+    if kind == VERSION_2:
+        return None
+    raise unsupported_type()
+
+
+def unsupported_type() -> RestError:
+    """The answer to a content type that is not expected."""
+    return RestError(RestCode.UNSUPPORTED_MEDIA_TYPE, "HTTP 415 Unsupported Media Type")
+
+
+def accepted_format(request: web.Request) -> EmbeddedFormat | None:
+    """The format that a reader of version 2 wants, None for any. Raises `RestError`."""
+    wanted = [part.partition(";")[0].strip() for part in request.headers.get("Accept", "*/*").split(",")]
+    for kind in wanted:
+        if kind in _OF_FORMAT:
+            return _OF_FORMAT[kind]
+    if any(kind in (VERSION_2, _JSON, "*/*", "application/*", "") for kind in wanted):
+        return None
+    raise RestError(RestCode.NOT_ACCEPTABLE, "HTTP 406 Not Acceptable")
+
+
+def records_type(form: EmbeddedFormat) -> str:
+    """The content type of records in a format."""
+    return _TYPE_OF[form]
+
+
+# Answers
+
+
+def json_answer(
+    document: Any, status: int = 200, *, content_type: str = _JSON, headers: dict[str, str] | None = None
+) -> web.Response:
+    """An answer with a document."""
+    return web.Response(body=json_text(document), status=status, content_type=content_type, headers=headers)
+
+
+def _type_of_answers(request: web.Request) -> str:
+    return _JSON if request.path.startswith("/v3") else VERSION_2
+
+
+@web.middleware
+async def answers_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Every error is an answer with a code and a text."""
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        if error.status < RestCode.BAD_REQUEST:
+            raise
+        message = f"HTTP {error.status} {error.reason}"
+        answer = json_answer(
+            {"error_code": error.status, "message": message}, error.status, content_type=_type_of_answers(request)
+        )
+        if "Allow" in error.headers:
+            answer.headers["Allow"] = error.headers["Allow"]
+        return answer
+    except Exception as error:  # a request must not end the server
+        found = error_of(error)
+        if found.code == RestCode.INTERNAL:
+            logger.exception("A request failed: %s %s", request.method, request.path)
+        return json_answer(found.document, found.status, content_type=_type_of_answers(request))
+
+
+def requires_login(access: WebAccess) -> Any:
+    """A middleware that lets only requests through whose credentials are right."""
+
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            request["user"] = access.user_of(request.headers.get("Authorization"))
+        except UnauthorizedError as error:
+            document = {"error_code": int(RestCode.UNAUTHORIZED), "message": "Unauthorized"}
+            headers = {"WWW-Authenticate": error.challenge}
+            return json_answer(document, 401, content_type=_type_of_answers(request), headers=headers)
+        return await handler(request)
+
+    return check

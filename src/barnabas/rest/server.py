@@ -1,0 +1,112 @@
+"""The REST proxy as a server: its ports, what requests work with, and its end.
+
+Kafka has no counterpart; Confluent's are KafkaRestApplication and KafkaRestMain.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+
+from aiohttp import web
+
+from barnabas.net.web_access import WebListener, read_web_access, web_tls
+from barnabas.rest.clients.admin_pool import AdminPool
+from barnabas.rest.clients.record_producer import RecordProducer
+from barnabas.rest.clients.schema_store import SchemaStore
+from barnabas.rest.clients.topic_events import TopicEvents
+from barnabas.rest.core.limits import Allowance
+from barnabas.rest.core.settings import RestSettings, read_rest_settings
+from barnabas.rest.http.consumers import Consumers
+from barnabas.rest.http.event_streams import add_event_streams
+from barnabas.rest.http.exchange import BACKEND, Backend, answers_errors, requires_login
+from barnabas.rest.http.records import add_version_2_produce, add_version_3_produce
+from barnabas.rest.http.resources import add_version_2_resources, add_version_3_resources
+
+__all__ = ["RestServer"]
+
+logger = logging.getLogger("barnabas.rest")
+
+_END_S = 5.0
+_BACKLOG = 1024
+
+
+class RestServer:
+    """One proxy, for the running event loop.
+
+    ``texts`` are the properties of a kafka-rest.properties; ``read`` reads the properties files
+    that they name. Raises `ConfigError` for what cannot be used."""
+
+    def __init__(self, texts: Mapping[str, str], read: Callable[[str], Mapping[str, str]]) -> None:
+        self.settings: RestSettings = read_rest_settings(texts)
+        self._access = read_web_access(self.settings.values, read)
+        self._tls = web_tls(self.settings.values, self.settings.listeners)
+        self._runner: web.AppRunner | None = None
+        self._backend: Backend | None = None
+        self._consumers: Consumers | None = None
+        self.listeners: list[WebListener] = []
+        """Where it listens, after `start`."""
+
+    async def start(self) -> None:
+        """Listen. Raises `ConfigError` and OSError."""
+        for warning in self.settings.warnings:
+            logger.warning(warning)
+        backend = self._backend = self._new_backend()
+        self._consumers = Consumers(backend)
+        app = web.Application(middlewares=[answers_errors, requires_login(self._access)])
+        app[BACKEND] = backend
+        if self.settings["api.v3.enable"]:
+            add_version_3_produce(app.router)
+            add_event_streams(app.router)
+            add_version_3_resources(app.router)
+        if self.settings["api.v2.enable"]:
+            add_version_2_resources(app.router)
+            add_version_2_produce(app.router)
+            self._consumers.add_routes(app.router)
+        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=_END_S)
+        await self._runner.setup()
+        try:
+            for listener in self.settings.listeners:
+                await self._listen(listener)
+        except BaseException:
+            await self.close()
+            raise
+
+    def _new_backend(self) -> Backend:
+        settings = self.settings
+        admin = AdminPool(settings.clients["admin"], settings.seconds("client.timeout.ms"))
+        return Backend(
+            settings,
+            admin,
+            RecordProducer(settings.clients["producer"], admin),
+            SchemaStore(settings.registry),
+            TopicEvents(settings.clients["consumer"], admin),
+            Allowance(settings["request.memory.bytes"], "bytes of requests that are being received"),
+            Allowance(settings["produce.requests.max"], "requests with records at once"),
+            Allowance(settings["event.streams.max"], "open event streams"),
+        )
+
+    async def _listen(self, listener: WebListener) -> None:
+        assert self._runner is not None
+        tls = self._tls if listener.scheme == "https" else None
+        site = web.TCPSite(self._runner, listener.host or None, listener.port, ssl_context=tls, backlog=_BACKLOG)
+        await site.start()
+        port = self._runner.addresses[-1][1]
+        self.listeners.append(listener._replace(port=port))
+        logger.info("REST proxy listens on %s", self.listeners[-1])
+
+    async def close(self) -> None:
+        """End all requests, leave the groups, and wait for records under way."""
+        backend = self._backend
+        if backend is None:
+            return
+        backend.closing.set()
+        for watched in list(backend.events.wakers()):
+            watched.set()
+        if self._runner is not None:
+            await self._runner.cleanup()
+        if self._consumers is not None:
+            await self._consumers.close()
+        await asyncio.gather(backend.producer.close(), backend.events.close())
+        backend.schemas.close()
+        await backend.admin.close()
+        self._backend = None
