@@ -69,6 +69,9 @@ EDGE_PATHS = (
     "registry/storage/reader.py",
     "registry/storage/service.py",
     "registry/storage/writer.py",
+    "rest/clients/",
+    "rest/http/",
+    "rest/server.py",
     "testing/",
 )
 # Commands are programs, and Spark is everywhere in pipelines: both are edges, but for

@@ -55,6 +55,12 @@ COMMANDS = {
         scripts=("schema-registry-start",),
         classes=("io.confluent.kafka.schemaregistry.rest.SchemaRegistryMain",),
     ),
+    "rest": CommandEntry(
+        "servers.rest",
+        "start a REST proxy that speaks Confluent's REST API",
+        scripts=("kafka-rest-start",),
+        classes=("io.confluent.kafkarest.KafkaRestMain",),
+    ),
     "overview": CommandEntry("cluster.overview", "show a cluster at a glance: brokers, topics, groups with their lag"),
     "tail": CommandEntry("console.tail", "show the last records of a topic, and those that come"),
     "cat": CommandEntry("console.cat", "copy standard input to a topic, or a topic to standard output, as kcat does"),

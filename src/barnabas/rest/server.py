@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 
 from aiohttp import web
 
+from barnabas.base.errors import ConfigError
+from barnabas.client.registry.requests import RegistryRequests
 from barnabas.net.web_access import WebListener, read_web_access, web_tls
 from barnabas.rest.clients.admin_pool import AdminPool
 from barnabas.rest.clients.record_producer import RecordProducer
@@ -23,6 +25,8 @@ from barnabas.rest.http.records import add_version_2_produce, add_version_3_prod
 from barnabas.rest.http.resources import add_version_2_resources, add_version_3_resources
 
 __all__ = ["RestServer"]
+
+_LOGIN, _TOKEN, _CA_FILE = "basic.auth.user.info", "bearer.auth.token", "ssl.ca.location"
 
 logger = logging.getLogger("barnabas.rest")
 
@@ -78,7 +82,7 @@ class RestServer:
             settings,
             admin,
             RecordProducer(settings.clients["producer"], admin),
-            SchemaStore(settings.registry),
+            SchemaStore(_registry(settings.registry)),
             TopicEvents(settings.clients["consumer"], admin),
             Allowance(settings["request.memory.bytes"], "bytes of requests that are being received"),
             Allowance(settings["produce.requests.max"], "requests with records at once"),
@@ -110,3 +114,22 @@ class RestServer:
         backend.schemas.close()
         await backend.admin.close()
         self._backend = None
+
+
+def _registry(properties: Mapping[str, str]) -> RegistryRequests | None:
+    """What asks the schema registry. Raises `ConfigError` for what is not supported."""
+    if not properties:
+        return None
+    rest = dict(properties)
+    url, login, token, ca_file = (rest.pop(name, None) for name in ("url", _LOGIN, _TOKEN, _CA_FILE))
+    sources = {"basic": "USER_INFO", "bearer": "STATIC_TOKEN"}
+    for kind, source in sources.items():
+        name = f"{kind}.auth.credentials.source"
+        if rest.pop(name, source) != source:
+            raise ConfigError(f"schema.registry.{name}: only {source} is supported")
+    if rest:
+        raise ConfigError(f"schema.registry.{min(rest)} is not supported")
+    user, _, password = (login or "").partition(":")
+    return RegistryRequests(
+        url or "", username=user if login else None, password=password if login else None, token=token, ca_file=ca_file
+    )

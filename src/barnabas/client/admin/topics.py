@@ -135,9 +135,7 @@ def create_topic(
         ],
         configs=[CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
     )
-    request = CreateTopicsRequest(
-        topics=[topic], timeout_ms=connection.request_timeout_ms, validate_only=validate_only
-    )
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=connection.request_timeout_ms, validate_only=validate_only)
     response = connection.send_to_controller(
         request, CreateTopicsResponse, lambda answer: [result.error_code for result in answer.topics]
     )

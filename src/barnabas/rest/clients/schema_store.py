@@ -1,6 +1,7 @@
 """Schemas of the registry, and the codecs made of them: what a request names is looked up once.
 
-The registry's client is confluent-kafka's; it blocks, so it runs in threads.
+Asking the registry blocks, so it is done in threads. A schema with a rule that is not executed
+here, such as one that encrypts, is refused.
 
 Kafka has no counterpart; Confluent's is SchemaManagerImpl.
 """
@@ -13,9 +14,12 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
-from barnabas.base.errors import ConfigError
-from barnabas.client.errors import ClientError
+from barnabas.client.errors import ClientError, ConfigurationError, ConnectError
+from barnabas.client.registry.references import resolve_references
+from barnabas.client.registry.requests import RegistryRequests
+from barnabas.client.registry.rules import rules_problem
 from barnabas.client.registry.wire_format import encode_schema_id, split_schema_id
 from barnabas.rest.core.embedded import EmbeddedFormat, encode_plain
 from barnabas.rest.core.produce_requests import DatumRequest, ProduceDatum, SchemaUse
@@ -27,12 +31,9 @@ __all__ = ["SchemaStore"]
 _THREADS = 4
 _MOST_KEPT = 1000
 _LATEST_S = 30.0
-_DEEPEST_REFERENCE = 20
 _TYPES = {"AVRO": EmbeddedFormat.AVRO, "JSON": EmbeddedFormat.JSONSCHEMA, "PROTOBUF": EmbeddedFormat.PROTOBUF}
 _TYPE_NAMES = {form: name for name, form in _TYPES.items()}
-_NOT_FOUND = 404
-_FIRST_SERVER_ERROR = 500
-_SERIALIZED = "serialized"
+_SERIALIZED = "?format=serialized"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,22 +47,13 @@ class _Known:
 class SchemaStore:
     """Turns JSON into the bytes of records, and back."""
 
-    def __init__(self, properties: Mapping[str, str]) -> None:
-        """``properties`` are those of confluent-kafka's client; none where there is no registry.
-
-        Raises `ConfigError` for those that it does not know."""
-        self._client: Any = None
+    def __init__(self, requests: RegistryRequests | None) -> None:
+        """``requests`` None: there is no registry."""
+        self._requests = requests
         self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="barnabas-rest-schemas")
         self._found: OrderedDict[tuple[Any, ...], _Known] = OrderedDict()
         self._codecs: OrderedDict[int, tuple[EmbeddedFormat, ValueCodec]] = OrderedDict()
         self._lock = threading.Lock()
-        if properties:
-            from confluent_kafka.schema_registry import SchemaRegistryClient
-
-            try:
-                self._client = SchemaRegistryClient({"max.retries": 1, "timeout": 10, **properties})
-            except (ValueError, TypeError) as error:
-                raise ConfigError(f"schema.registry: {error}") from None
 
     async def encode(self, topic: str, datum: DatumRequest | None, *, is_key: bool) -> ProduceDatum | None:
         """The bytes of a key or value, None where the request has none. Raises `RestError`."""
@@ -95,11 +87,9 @@ class SchemaStore:
             found = self._codecs.get(schema_id)
         if found is None:
             try:
-                text = self._text(self._require().get_schema(schema_id), schema_id=schema_id)
-            except RestError as error:
-                raise ValueError(error.message) from None
-            except Exception as error:  # the client raises those of its libraries, too
-                raise ValueError(_registry_error(error, f"schema {schema_id}").message) from None
+                text = self._by_id(schema_id, writes=False)
+            except (RestError, ClientError) as error:
+                raise ValueError(str(error)) from None
             found = text.form, value_codec(text)
             with self._lock:
                 self._codecs[schema_id] = found
@@ -113,30 +103,26 @@ class SchemaStore:
         def call() -> _Known:
             try:
                 return function()
-            except RestError:
-                raise
             except ValueError as error:
                 raise RestError(RestCode.INVALID_SCHEMA, f"Invalid schema: {error}") from None
-            except Exception as error:  # the client raises those of its libraries, too
-                raise _registry_error(error, "the schema") from None
+            except ConnectError as error:
+                raise RestError(RestCode.SCHEMA_REGISTRY, str(error)) from None
+            except ConfigurationError as error:
+                raise RestError(RestCode.SERIALIZATION, f"Error serializing message. {error}") from None
 
         return await asyncio.get_running_loop().run_in_executor(self._executor, call)
 
-    def _require(self) -> Any:
-        if self._client is None:
+    def _ask(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        if self._requests is None:
             raise RestError(RestCode.BAD_REQUEST, "schema.registry.url is not set: there is no schema registry")
-        return self._client
+        return self._requests.ask(path, body)
 
     def _find(self, topic: str, subject: str, datum: DatumRequest) -> _Known:
-        client = self._require()
         until_s = float("inf")
         if datum.schema is not None:
-            return self._registered(topic, subject, datum)
-        if datum.schema_id is not None:
-            schema = client.get_schema(datum.schema_id)
-            text = self._text(schema, schema_id=datum.schema_id)
-            subject = _subject(topic, subject, datum, text)
-            schema_id, version = datum.schema_id, client.lookup_schema(subject, schema).version
+            schema_id, version, subject = self._register(topic, subject, datum)
+        elif datum.schema_id is not None:
+            schema_id, version = datum.schema_id, None
         else:
             if datum.strategy not in (None, "TOPIC_NAME"):
                 raise RestError(
@@ -144,20 +130,22 @@ class SchemaStore:
                     f"Cannot use schema_subject_strategy={datum.strategy} without schema_id or schema.",
                 )
             if datum.schema_version is None:
-                found, until_s = client.get_latest_version(subject), time.monotonic() + _LATEST_S
-            else:
-                found = client.get_version(subject, datum.schema_version)
-            text = self._text(found.schema, schema_id=found.schema_id)
-            schema_id, version = found.schema_id, found.version
+                until_s = time.monotonic() + _LATEST_S
+            wanted = "latest" if datum.schema_version is None else datum.schema_version
+            found = self._ask(f"/subjects/{quote(subject, safe='')}/versions/{wanted}")
+            schema_id, version = int(found["id"]), int(found["version"])
+        text = self._by_id(schema_id, writes=True)
+        if datum.schema_id is not None:
+            subject = _subject(topic, subject, datum, text)
+            document = self._ask(f"/schemas/ids/{schema_id}")
+            version = int(self._ask(f"/subjects/{quote(subject, safe='')}", _lookup(document))["version"])
         if datum.form is not None and datum.form is not text.form:
             raise RestError(RestCode.BAD_REQUEST, f"the schema of {subject} is {text.form}, not {datum.form}")
         use = SchemaUse(text.form, subject, schema_id, version)
         return _Known(use, encode_schema_id(schema_id), value_codec(text), until_s)
 
-    def _registered(self, topic: str, subject: str, datum: DatumRequest) -> _Known:
-        """A schema that stands in the request: it is registered."""
-        from confluent_kafka.schema_registry import Schema
-
+    def _register(self, topic: str, subject: str, datum: DatumRequest) -> tuple[int, int, str]:
+        """A schema that stands in the request: its id, its version, and its subject."""
         form, given = datum.form, datum.schema
         assert form is not None, "a schema has a type"
         assert given is not None, "this one stands in the request"
@@ -165,29 +153,29 @@ class SchemaStore:
             if form is EmbeddedFormat.PROTOBUF:
                 raise RestError(RestCode.BAD_REQUEST, f"{datum.strategy} needs schema_id for PROTOBUF.")
             subject = _subject(topic, subject, datum, SchemaText(form, given))
-        made = self._require().register_schema_full_response(subject, Schema(given, _TYPE_NAMES[form]))
-        text = self._text(self._client.get_schema(made.schema_id), schema_id=made.schema_id)
-        version = made.version
-        if version is None:
-            version = self._client.lookup_schema(subject, Schema(given, _TYPE_NAMES[form])).version
-        use = SchemaUse(form, subject, made.schema_id, version)
-        return _Known(use, encode_schema_id(made.schema_id), value_codec(text), float("inf"))
+        document = {"schema": given, "schemaType": _TYPE_NAMES[form]}
+        path = f"/subjects/{quote(subject, safe='')}"
+        made = self._ask(f"{path}/versions", document)
+        version = made.get("version")
+        return int(made["id"]), int(version if version is not None else self._ask(path, document)["version"]), subject
 
-    def _text(self, schema: Any, *, schema_id: int | None = None, depth: int = 0) -> SchemaText:
+    def _by_id(self, schema_id: int, *, writes: bool) -> SchemaText:
         """A schema with what it refers to; Protobuf's in its serialized form."""
-        if depth > _DEEPEST_REFERENCE:
-            raise RestError(RestCode.INVALID_SCHEMA, "Invalid schema: its references are too deep")
-        form = _TYPES.get(schema.schema_type or "AVRO")
+        what = f"schema {schema_id}"
+        document = self._ask(f"/schemas/ids/{schema_id}")
+        form = _TYPES.get(str(document.get("schemaType") or "AVRO"))
         if form is None:
-            raise RestError(RestCode.INVALID_SCHEMA, f"Invalid schema: {schema.schema_type} is not known")
-        references = {}
-        for reference in schema.references or ():
-            found = self._require().get_version(reference.subject, reference.version)
-            references[reference.name] = self._text(found.schema, schema_id=found.schema_id, depth=depth + 1)
-        text = schema.schema_str
-        if form is EmbeddedFormat.PROTOBUF and schema_id is not None:
-            text = self._require().get_schema(schema_id, fmt=_SERIALIZED).schema_str
-        return SchemaText(form, text, references)
+            raise RestError(RestCode.INVALID_SCHEMA, f"Invalid schema: {what} is of a type that is not known")
+        if problem := rules_problem(document.get("ruleSet"), writes=writes):
+            raise RestError(RestCode.INVALID_SCHEMA, f"Invalid schema: {what}: {problem}")
+        query = _SERIALIZED if form is EmbeddedFormat.PROTOBUF else ""
+        text = document["schema"] if not query else self._ask(f"/schemas/ids/{schema_id}{query}")["schema"]
+        references = resolve_references(
+            what,
+            document,
+            lambda subject, version: self._ask(f"/subjects/{quote(subject, safe='')}/versions/{version}{query}"),
+        )
+        return SchemaText(form, str(text), references)
 
     def close(self) -> None:
         """Let the threads end."""
@@ -204,11 +192,6 @@ def _subject(topic: str, subject: str, datum: DatumRequest, text: SchemaText) ->
     return name if datum.strategy == "RECORD_NAME" else f"{topic}-{name}"
 
 
-def _registry_error(error: Exception, what: str) -> RestError:
-    """What the registry answers, or that it does not."""
-    status = getattr(error, "http_status_code", None)
-    if status is None or status >= _FIRST_SERVER_ERROR:
-        return RestError(RestCode.SCHEMA_REGISTRY, f"the schema registry does not answer: {str(error)[:300]}")
-    if status == _NOT_FOUND:
-        return RestError(RestCode.SERIALIZATION, f"Error when fetching {what}: {str(error)[:300]}")
-    return RestError(RestCode.INVALID_SCHEMA, f"Invalid schema: {str(error)[:300]}")
+def _lookup(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What a registry looks a schema up by."""
+    return {name: document[name] for name in ("schema", "schemaType", "references") if name in document}

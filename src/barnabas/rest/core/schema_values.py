@@ -25,12 +25,14 @@ from google.protobuf.message import Message
 
 from barnabas.base.json_text import parse_json
 from barnabas.client.registry.avro_bounds import avro_bounds
-from barnabas.client.registry.wire_format import encode_message_indexes, split_message_indexes
+from barnabas.client.registry.wire_format import split_message_indexes
 from barnabas.rest.core.embedded import EmbeddedFormat
 from barnabas.rest.core.json_stream import json_text
 
 __all__ = ["SchemaText", "ValueCodec", "record_name", "value_codec"]
 
+_FIRST_MESSAGE = b"\0"
+"""The indexes of a file's first message, as Confluent's serializers write them."""
 _PRIMITIVES: dict[str, tuple[type, ...]] = {
     "boolean": (bool,),
     "int": (int,),
@@ -42,12 +44,12 @@ _PRIMITIVES: dict[str, tuple[type, ...]] = {
 
 
 class SchemaText(NamedTuple):
-    """A schema and what it refers to, by the names of the references."""
+    """A schema, and all that it refers to by name, those that others refer to first."""
 
     form: EmbeddedFormat
     text: str
     """A Protobuf file is serialized, in base64."""
-    references: Mapping[str, "SchemaText"] = MappingProxyType({})
+    references: Mapping[str, str] = MappingProxyType({})
 
 
 class ValueCodec(NamedTuple):
@@ -113,7 +115,8 @@ def record_name(schema: SchemaText) -> str | None:
 
 def _avro(schema: SchemaText) -> ValueCodec:
     named: dict[str, Any] = {}
-    _parse_references(schema, named)
+    for reference in schema.references.values():
+        fastavro.parse_schema(parse_json(reference), named_schemas=named)
     document = parse_json(schema.text)
     bounds = None if schema.references else avro_bounds(document)
     parsed = fastavro.parse_schema(document, named_schemas=named)
@@ -135,12 +138,6 @@ def _avro(schema: SchemaText) -> ValueCodec:
         return json.loads(text.getvalue())
 
     return ValueCodec(encode, decode)
-
-
-def _parse_references(schema: SchemaText, named: dict[str, Any]) -> None:
-    for reference in schema.references.values():
-        _parse_references(reference, named)
-        fastavro.parse_schema(parse_json(reference.text), named_schemas=named)
 
 
 def _from_avro_json(schema: Any, data: Any, named: Mapping[str, Any]) -> Any:
@@ -225,17 +222,11 @@ def _json_schema(schema: SchemaText) -> ValueCodec:
 
 
 def _json_resources(schema: SchemaText) -> list[tuple[str, Any]]:
-    found = []
-    for name, reference in schema.references.items():
-        found += _json_resources(reference)
-        contents = parse_json(reference.text)
-        found.append(
-            (
-                name,
-                referencing.Resource.from_contents(contents, default_specification=referencing.jsonschema.DRAFT7),
-            )
-        )
-    return found
+    draft = referencing.jsonschema.DRAFT7
+    return [
+        (name, referencing.Resource.from_contents(parse_json(text), default_specification=draft))
+        for name, text in schema.references.items()
+    ]
 
 
 # Protobuf
@@ -249,7 +240,7 @@ def _file(text: str) -> descriptor_pb2.FileDescriptorProto:
 
 def _protobuf(schema: SchemaText) -> ValueCodec:
     pool = descriptor_pool.DescriptorPool()
-    _add_files(schema, "", pool, set())
+    _add_files(schema, pool)
     file = _file(schema.text)
     name = file.name or "schema.proto"
 
@@ -266,8 +257,7 @@ def _protobuf(schema: SchemaText) -> ValueCodec:
     def encode(data: Any) -> bytes:
         made = first()
         json_format.ParseDict(data, made, descriptor_pool=pool)
-        encoded: bytes = made.SerializeToString(deterministic=True)
-        return encode_message_indexes((0,)) + encoded
+        return _FIRST_MESSAGE + bytes(made.SerializeToString(deterministic=True))
 
     def decode(data: bytes) -> Any:
         indexes, rest = split_message_indexes(data)
@@ -278,19 +268,18 @@ def _protobuf(schema: SchemaText) -> ValueCodec:
     return ValueCodec(encode, decode)
 
 
-def _add_files(schema: SchemaText, name: str, pool: Any, added: set[str]) -> None:
+def _add_files(schema: SchemaText, pool: Any) -> None:
     """The files in the order in which one needs the other; Google's own are in the library."""
-    for reference_name, reference in schema.references.items():
-        _add_files(reference, reference_name, pool, added)
-    file = _file(schema.text)
-    file.name = name or file.name or "schema.proto"
-    for dependency in file.dependency:
-        if dependency not in added and dependency.startswith("google/protobuf/"):
-            known = descriptor_pool.Default().FindFileByName(dependency)
-            found = descriptor_pb2.FileDescriptorProto()
-            known.CopyToProto(found)
-            pool.Add(found)
-            added.add(dependency)
-    if file.name not in added:
-        pool.Add(file)
-        added.add(file.name)
+    added: set[str] = set()
+    for name, text in (*schema.references.items(), ("", schema.text)):
+        file = _file(text)
+        file.name = name or file.name or "schema.proto"
+        for dependency in file.dependency:
+            if dependency not in added and dependency.startswith("google/protobuf/"):
+                found = descriptor_pb2.FileDescriptorProto()
+                descriptor_pool.Default().FindFileByName(dependency).CopyToProto(found)
+                pool.Add(found)
+                added.add(dependency)
+        if file.name not in added:
+            pool.Add(file)
+            added.add(file.name)
