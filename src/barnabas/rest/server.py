@@ -14,7 +14,7 @@ from barnabas.client.registry.requests import RegistryRequests
 from barnabas.net.web_access import WebListener, read_web_access, web_tls
 from barnabas.rest.clients.admin_pool import AdminPool
 from barnabas.rest.clients.record_producer import RecordProducer
-from barnabas.rest.clients.schema_store import SchemaStore
+from barnabas.rest.clients.schema_codecs import SchemaCodecs
 from barnabas.rest.clients.topic_events import TopicEvents
 from barnabas.rest.core.limits import Allowance
 from barnabas.rest.core.settings import RestSettings, read_rest_settings
@@ -82,7 +82,7 @@ class RestServer:
             settings,
             admin,
             RecordProducer(settings.clients["producer"], admin),
-            SchemaStore(_registry(settings.registry)),
+            SchemaCodecs(_registry(settings.registry)),
             TopicEvents(settings.clients["consumer"], admin),
             Allowance(settings["request.memory.bytes"], "bytes of requests that are being received"),
             Allowance(settings["produce.requests.max"], "requests with records at once"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from barnabas.client.cluster.admin_connection import AdminConnection
-from barnabas.rest.core.links import Links
+from barnabas.rest.core.links import ResourceLinks
 from barnabas.rest.errors import RestCode, RestError
 
 __all__ = ["ApiAnswer", "ApiCall", "ApiRoute", "flag", "needed_object", "number_in_path", "text_field"]
@@ -21,7 +21,7 @@ class ApiCall:
     """What a request asks, and with what it is answered."""
 
     connection: AdminConnection
-    links: Links
+    links: ResourceLinks
     path: Mapping[str, str]
     query: Mapping[str, str]
     body: Any = None

@@ -30,18 +30,18 @@ from barnabas.rest.errors import RestCode, RestError
 
 __all__ = ["CONFIG_ROUTES"]
 
-Wanted = tuple[Resource, tuple[object, ...], str, Callable[[ConfigEntry], Document]]
+_Wanted = tuple[Resource, tuple[object, ...], str, Callable[[ConfigEntry], Document]]
 """What is configured, its path, its kind, and what makes the document of a property."""
 
 
-def _of_topic(call: ApiCall) -> Wanted:
+def _of_topic(call: ApiCall) -> _Wanted:
     name = call.path["topic_name"]
     describe_topics(call.connection, [name])  # a topic that does not exist has all defaults
     path = ("topics", name, "configs")
     return Resource(ResourceType.TOPIC, name), path, "TopicConfig", partial(call.links.topic_config, name)
 
 
-def _of_broker(call: ApiCall) -> Wanted:
+def _of_broker(call: ApiCall) -> _Wanted:
     number = number_in_path(call, "broker_id")
     if number not in {broker.id for broker in call.connection.describe_cluster(fresh=True).brokers}:
         raise RestError(RestCode.NOT_FOUND, f"Broker not found: {number}")
@@ -50,7 +50,7 @@ def _of_broker(call: ApiCall) -> Wanted:
     return resource, path, "BrokerConfig", partial(call.links.broker_config, number)
 
 
-def _of_cluster(call: ApiCall) -> Wanted:
+def _of_cluster(call: ApiCall) -> _Wanted:
     return Resource(ResourceType.BROKER, ""), ("broker-configs",), "ClusterConfig", call.links.cluster_config
 
 
@@ -58,12 +58,12 @@ def _entries(call: ApiCall, resource: Resource) -> list[ConfigEntry]:
     return describe_configs(call.connection, [resource], synonyms=True).get(resource, [])
 
 
-def _list(find: Callable[[ApiCall], Wanted], call: ApiCall) -> ApiAnswer:
+def _list(find: Callable[[ApiCall], _Wanted], call: ApiCall) -> ApiAnswer:
     resource, path, kind, made = find(call)
     return ApiAnswer(call.links.list_of(kind, path, map(made, _entries(call, resource))))
 
 
-def _get(find: Callable[[ApiCall], Wanted], call: ApiCall) -> ApiAnswer:
+def _get(find: Callable[[ApiCall], _Wanted], call: ApiCall) -> ApiAnswer:
     resource, _, _, made = find(call)
     wanted = call.path["name"]
     for entry in _entries(call, resource):
@@ -72,7 +72,7 @@ def _get(find: Callable[[ApiCall], Wanted], call: ApiCall) -> ApiAnswer:
     raise RestError(RestCode.NOT_FOUND, f"Config not found: {wanted}")
 
 
-def _put(find: Callable[[ApiCall], Wanted], call: ApiCall) -> ApiAnswer:
+def _put(find: Callable[[ApiCall], _Wanted], call: ApiCall) -> ApiAnswer:
     given = needed_object(call.body)
     value = given.get("value")
     if value is not None and not isinstance(value, str):
@@ -80,19 +80,19 @@ def _put(find: Callable[[ApiCall], Wanted], call: ApiCall) -> ApiAnswer:
     return _alter(find, call, {call.path["name"]: value})
 
 
-def _reset(find: Callable[[ApiCall], Wanted], call: ApiCall) -> ApiAnswer:
+def _reset(find: Callable[[ApiCall], _Wanted], call: ApiCall) -> ApiAnswer:
     return _alter(find, call, {call.path["name"]: None})
 
 
 def _alter(
-    find: Callable[[ApiCall], Wanted], call: ApiCall, changes: dict[str, str | None], *, is_trial: bool = False
+    find: Callable[[ApiCall], _Wanted], call: ApiCall, changes: dict[str, str | None], *, is_trial: bool = False
 ) -> ApiAnswer:
     resource, *_ = find(call)
     alter_configs(call.connection, resource, changes, validate_only=is_trial)
     return ApiAnswer(status=204)
 
 
-def _alter_all(find: Callable[[ApiCall], Wanted], call: ApiCall) -> ApiAnswer:
+def _alter_all(find: Callable[[ApiCall], _Wanted], call: ApiCall) -> ApiAnswer:
     given = needed_object(call.body)
     entries = given.get("data")
     if not isinstance(entries, list):
@@ -132,7 +132,7 @@ def _of_all_brokers(call: ApiCall) -> ApiAnswer:
     return ApiAnswer(call.links.list_of("BrokerConfig", ("brokers", "-", "configs"), documents))
 
 
-def _routes(path: str, find: Callable[[ApiCall], Wanted]) -> list[ApiRoute]:
+def _routes(path: str, find: Callable[[ApiCall], _Wanted]) -> list[ApiRoute]:
     return [
         ("GET", path, partial(_list, find)),
         ("POST", f"{path}:alter", partial(_alter_all, find)),

@@ -21,10 +21,10 @@ from barnabas.client.consumer.consumer import Consumer
 from barnabas.client.errors import ClientError, from_librdkafka
 from barnabas.client.records import Record
 from barnabas.rest.core.instances import InstanceConfig
-from barnabas.rest.core.read_requests import CommittedOffset, SeekWish, ValueText, record_text
+from barnabas.rest.core.read_requests import OffsetToCommit, SeekWish, ValueText, consumed_record_text
 from barnabas.rest.errors import RestCode, RestError
 
-__all__ = ["ConsumerInstance", "ReadLimits"]
+__all__ = ["ConsumerInstance", "ReadBounds"]
 
 _SEEK_S = 3.0
 _PAUSE_S = 0.05
@@ -33,7 +33,7 @@ _CLOSE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class ReadLimits:
+class ReadBounds:
     """When a read ends: with as many bytes, as many records, or after a time; ``min_bytes`` -1:
     as soon as there are records."""
 
@@ -83,7 +83,7 @@ class ConsumerInstance:
 
     # In the thread
 
-    def read(self, limits: ReadLimits) -> bytes:
+    def read(self, limits: ReadBounds) -> bytes:
         """The records as JSON. Raises `ClientError` and `RestError`."""
         self._store()
         failure, self._failure = self._failure, None
@@ -121,7 +121,7 @@ class ConsumerInstance:
         """Raises `RestError` for a record that is not in the format; the next read goes on
         behind it."""
         try:
-            return record_text(record, self._value_text, self._value_text)
+            return consumed_record_text(record, self._value_text, self._value_text)
         except ValueError as error:
             self._returned[TopicPartition(record.topic, record.partition)] = record.offset + 1
             raise RestError(
@@ -143,11 +143,11 @@ class ConsumerInstance:
                 if error.args[0].name() not in ("_STATE", "_UNKNOWN_PARTITION"):  # another member has it by now
                     raise from_librdkafka(error.args[0], "cannot store offsets") from error
 
-    def commit(self, offsets: Mapping[TopicPartition, CommittedOffset] | None) -> None:
+    def commit(self, offsets: Mapping[TopicPartition, OffsetToCommit] | None) -> None:
         """Commit these, or all that reads have returned."""
         if offsets is None:
             mine = set(self._consumer.assignment())
-            offsets = {place: CommittedOffset(offset) for place, offset in self._returned.items() if place in mine}
+            offsets = {place: OffsetToCommit(offset) for place, offset in self._returned.items() if place in mine}
         if not offsets:
             return
         wanted = [

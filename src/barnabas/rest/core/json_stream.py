@@ -10,7 +10,7 @@ from typing import Any
 
 from barnabas.rest.errors import RestCode, RestError
 
-__all__ = ["JsonStream", "json_text", "read_json"]
+__all__ = ["JsonStream", "json_of", "json_text"]
 
 _OUTSIDE = re.compile(rb'["{}\[\]]')
 _IN_STRING = re.compile(rb'["\\]')
@@ -24,7 +24,7 @@ def _no_constant(text: str) -> Any:
     raise ValueError(f"{text} is not JSON")
 
 
-def read_json(data: bytes) -> Any:
+def json_of(data: bytes) -> Any:
     """The document in these bytes. Raises `RestError`."""
     try:
         return json.loads(data, parse_constant=_no_constant)

@@ -17,7 +17,7 @@ from barnabas.client.admin.reassignments import Reassignment
 from barnabas.client.admin.topics import PartitionDescription, TopicDescription
 from barnabas.client.cluster.admin_connection import Broker, ClusterDescription
 
-__all__ = ["Document", "Links"]
+__all__ = ["Document", "ResourceLinks"]
 
 Document = dict[str, Any]
 _STATES = {
@@ -31,7 +31,7 @@ _STATES = {
 }
 
 
-class Links:
+class ResourceLinks:
     """Makes the documents of one cluster, with addresses that begin with ``base``."""
 
     def __init__(self, base: str, cluster_id: str) -> None:

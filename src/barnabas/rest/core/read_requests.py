@@ -15,12 +15,12 @@ from barnabas.rest.core.embedded import EmbeddedFormat, binary_text
 from barnabas.rest.errors import RestCode, RestError
 
 __all__ = [
-    "CommittedOffset",
+    "OffsetToCommit",
     "SeekWish",
     "ValueText",
+    "consumed_record_text",
     "offsets_to_commit",
     "partitions_of",
-    "record_text",
     "seek_wishes",
     "subscribed_topics",
     "value_text_of",
@@ -33,7 +33,7 @@ ValueText = Callable[[bytes | None], str]
 """The JSON of a key or a value. Raises ValueError."""
 
 
-class CommittedOffset(NamedTuple):
+class OffsetToCommit(NamedTuple):
     """The next offset to read, and a text that is kept with it."""
 
     offset: int
@@ -72,7 +72,7 @@ def partitions_of(document: Any) -> list[TopicPartition]:
     return [_place(item) for item in _items(document, "partitions")]
 
 
-def offsets_to_commit(document: Any) -> dict[TopicPartition, CommittedOffset] | None:
+def offsets_to_commit(document: Any) -> dict[TopicPartition, OffsetToCommit] | None:
     """What is committed: a request names the last record that was processed. None for all that was
     read. Raises `RestError`."""
     if document is None or document == {}:
@@ -82,7 +82,7 @@ def offsets_to_commit(document: Any) -> dict[TopicPartition, CommittedOffset] | 
         metadata = item.get("metadata") or ""
         if not isinstance(metadata, str):
             raise _wrong("metadata: a text is expected")
-        found[_place(item)] = CommittedOffset(_offset(item) + 1, metadata)
+        found[_place(item)] = OffsetToCommit(_offset(item) + 1, metadata)
     return found
 
 
@@ -167,7 +167,7 @@ def value_text_of(form: EmbeddedFormat, decode: Callable[[bytes], Any] | None = 
     return text
 
 
-def record_text(record: Record[bytes, bytes], key_text: ValueText, value_text: ValueText) -> str:
+def consumed_record_text(record: Record[bytes, bytes], key_text: ValueText, value_text: ValueText) -> str:
     """A record as version 2 shows it. Raises ValueError."""
     return (
         f'{{"topic":"{record.topic}","key":{key_text(record.key)},"value":{value_text(record.value)},'

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import fastavro
 import jsonschema
 import referencing
-import referencing.exceptions
 import referencing.jsonschema
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 from google.protobuf.message import Message

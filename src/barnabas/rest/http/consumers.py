@@ -13,7 +13,7 @@ from typing import Any
 from aiohttp import web
 
 from barnabas.client.errors import ClientError
-from barnabas.rest.clients.consumer_instance import ConsumerInstance, ReadLimits
+from barnabas.rest.clients.consumer_instance import ConsumerInstance, ReadBounds
 from barnabas.rest.core.instances import InstanceConfig, InstanceTable, read_instance_config
 from barnabas.rest.core.read_requests import (
     offsets_to_commit,
@@ -30,7 +30,7 @@ from barnabas.rest.http.exchange import (
     base_url,
     content_format,
     json_answer,
-    read_document,
+    read_json_body,
     records_type,
 )
 
@@ -94,7 +94,7 @@ class Consumers:
 
     async def _create(self, request: web.Request) -> web.StreamResponse:
         _check_type(request)
-        config = read_instance_config(await read_document(request))
+        config = read_instance_config(await read_json_body(request))
         group = request.match_info["group"]
         server_id = self._backend.settings["id"]
         name = config.name or f"rest-consumer-{f'{server_id}-' if server_id else ''}{uuid.uuid4()}"
@@ -132,13 +132,13 @@ class Consumers:
         kind = records_type(instance.config.format)
         return web.Response(body=data, content_type=kind)
 
-    def _limits(self, request: web.Request, config: InstanceConfig) -> ReadLimits:
+    def _limits(self, request: web.Request, config: InstanceConfig) -> ReadBounds:
         settings = self._backend.settings
         most_ms = config.request_timeout_ms or settings["consumer.request.timeout.ms"]
         timeout_ms, max_bytes = _number(request, "timeout"), _number(request, "max_bytes")
         most_bytes = settings["consumer.request.max.bytes"]
         min_bytes = settings["fetch.min.bytes"] if config.fetch_min_bytes is None else config.fetch_min_bytes
-        return ReadLimits(
+        return ReadBounds(
             (most_ms if timeout_ms <= 0 else min(timeout_ms, most_ms)) / 1000,
             most_bytes if max_bytes <= 0 else min(max_bytes, most_bytes),
             min_bytes,
@@ -163,7 +163,7 @@ class Consumers:
         async def handle(request: web.Request) -> web.StreamResponse:
             if request.can_read_body:
                 _check_type(request)
-            document = await read_document(request)
+            document = await read_json_body(request)
             async with self._using(request) as instance:
                 found = await function(instance, document)
             if found is None:

@@ -14,10 +14,10 @@ from aiohttp import web
 from barnabas.net.web_access import UnauthorizedError, WebAccess
 from barnabas.rest.clients.admin_pool import AdminPool
 from barnabas.rest.clients.record_producer import RecordProducer
-from barnabas.rest.clients.schema_store import SchemaStore
+from barnabas.rest.clients.schema_codecs import SchemaCodecs
 from barnabas.rest.clients.topic_events import TopicEvents
 from barnabas.rest.core.embedded import EmbeddedFormat
-from barnabas.rest.core.json_stream import json_text, read_json
+from barnabas.rest.core.json_stream import json_of, json_text
 from barnabas.rest.core.limits import Allowance
 from barnabas.rest.core.settings import RestSettings
 from barnabas.rest.errors import RestCode, RestError, error_of
@@ -32,7 +32,7 @@ __all__ = [
     "content_format",
     "json_answer",
     "read_body",
-    "read_document",
+    "read_json_body",
     "requires_login",
 ]
 
@@ -45,7 +45,7 @@ _OF_FORMAT: dict[str, EmbeddedFormat] = {
 }
 _TYPE_OF = {form: name for name, form in _OF_FORMAT.items()}
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class Backend:
     settings: RestSettings
     admin: AdminPool
     producer: RecordProducer
-    schemas: SchemaStore
+    schemas: SchemaCodecs
     events: TopicEvents
     bodies: Allowance
     produce_requests: Allowance
@@ -116,10 +116,10 @@ def _too_large(most: int) -> RestError:
     return RestError(RestCode.TOO_LARGE, f"the request has more than {most} bytes (max.request.bytes)")
 
 
-async def read_document(request: web.Request) -> Any:
+async def read_json_body(request: web.Request) -> Any:
     """The JSON of the body, None for an empty one. Raises `RestError`."""
     data = await read_body(request)
-    return read_json(data) if data.strip() else None
+    return json_of(data) if data.strip() else None
 
 
 # Content types
@@ -171,7 +171,7 @@ def _type_of_answers(request: web.Request) -> str:
 
 
 @web.middleware
-async def answers_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def answers_errors(request: web.Request, handler: _Handler) -> web.StreamResponse:
     """Every error is an answer with a code and a text."""
     try:
         return await handler(request)
@@ -196,7 +196,7 @@ def requires_login(access: WebAccess) -> Any:
     """A middleware that lets only requests through whose credentials are right."""
 
     @web.middleware
-    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def check(request: web.Request, handler: _Handler) -> web.StreamResponse:
         try:
             request["user"] = access.user_of(request.headers.get("Authorization"))
         except UnauthorizedError as error:

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from barnabas.client.records import Delivery
 from barnabas.rest.core.embedded import EmbeddedFormat
-from barnabas.rest.core.json_stream import JsonStream, json_text, read_json
+from barnabas.rest.core.json_stream import JsonStream, json_of, json_text
 from barnabas.rest.core.produce_requests import (
     ProduceDatum,
     ProducedRecord,
@@ -34,7 +34,7 @@ from barnabas.rest.http.exchange import (
     body_parts,
     content_format,
     json_answer,
-    read_document,
+    read_json_body,
     unsupported_type,
 )
 from barnabas.rest.http.resources import CLUSTER_PATH
@@ -165,7 +165,7 @@ async def _objects(request: web.Request, backend: Backend) -> AsyncIterator[byte
 
 async def _send_text(backend: Backend, topic: str, text: bytes) -> _Sent:
     try:
-        record = read_produce_record(read_json(text))
+        record = read_produce_record(json_of(text))
     except RestError as error:
         return _Sent(None, error=error)
     return await _send(backend, topic, record)
@@ -204,7 +204,7 @@ async def _produce_batch(request: web.Request) -> web.StreamResponse:
     topic, cluster_id = request.match_info["topic_name"], request.match_info["cluster_id"]
     backend.produce_requests.take()
     try:
-        document = await read_document(request)
+        document = await read_json_body(request)
         entries = batch_entries(document, backend.settings["api.v3.produce.batch.maximum.entries"])
         sent = []
         for entry_id, entry in entries:
@@ -236,7 +236,7 @@ async def _produce_of_version_2(request: web.Request) -> web.StreamResponse:
     topic, partition = request.match_info["topic_name"], _partition_of(request)
     backend.produce_requests.take()
     try:
-        records = read_records_of_version_2(await read_document(request), form, partition)
+        records = read_records_of_version_2(await read_json_body(request), form, partition)
         sent: list[_Sent] = []
         for record in records:
             each = await _send(backend, topic, record)

@@ -15,7 +15,7 @@ from barnabas.rest.api.config_resources import CONFIG_ROUTES
 from barnabas.rest.api.group_resources import GROUP_ROUTES
 from barnabas.rest.api.topic_resources import TOPIC_ROUTES
 from barnabas.rest.api.version_2 import VERSION_2_ROUTES
-from barnabas.rest.core.links import Links
+from barnabas.rest.core.links import ResourceLinks
 from barnabas.rest.errors import RestCode, RestError
 from barnabas.rest.http.exchange import (
     BACKEND,
@@ -23,7 +23,7 @@ from barnabas.rest.http.exchange import (
     accepted_format,
     base_url,
     json_answer,
-    read_document,
+    read_json_body,
     unsupported_type,
 )
 
@@ -57,14 +57,14 @@ def _of_version_3(route: ApiRoute) -> Handled:
         if method in _WITH_BODY:
             if request.can_read_body and request.content_type != "application/json":
                 raise unsupported_type()
-            body = await read_document(request)
+            body = await read_json_body(request)
         base, path, query = base_url(request), dict(request.match_info), dict(request.query)
 
         def ask(connection: AdminConnection) -> ApiAnswer:
             cluster_id = connection.describe_cluster().cluster_id or ""
             if path.get("cluster_id", cluster_id) != cluster_id:
                 raise RestError(RestCode.NOT_FOUND, f"Cluster {path['cluster_id'][:100]} cannot be found.")
-            return function(ApiCall(connection, Links(base, cluster_id), path, query, body))
+            return function(ApiCall(connection, ResourceLinks(base, cluster_id), path, query, body))
 
         return _answer(await request.app[BACKEND].admin.run(ask))
 
@@ -85,7 +85,7 @@ def _of_version_2(route: ApiRoute) -> Handled:
         base, path = base_url(request), dict(request.match_info)
 
         def ask(connection: AdminConnection) -> ApiAnswer:
-            return function(ApiCall(connection, Links(base, ""), path, {}))
+            return function(ApiCall(connection, ResourceLinks(base, ""), path, {}))
 
         found = await request.app[BACKEND].admin.run(ask)
         return json_answer(found.document, content_type=VERSION_2)

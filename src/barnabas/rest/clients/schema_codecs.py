@@ -26,7 +26,7 @@ from barnabas.rest.core.produce_requests import DatumRequest, ProduceDatum, Sche
 from barnabas.rest.core.schema_values import SchemaText, ValueCodec, record_name, value_codec
 from barnabas.rest.errors import RestCode, RestError
 
-__all__ = ["SchemaStore"]
+__all__ = ["SchemaCodecs"]
 
 _THREADS = 4
 _MOST_KEPT = 1000
@@ -44,7 +44,7 @@ class _Known:
     until_s: float
 
 
-class SchemaStore:
+class SchemaCodecs:
     """Turns JSON into the bytes of records, and back."""
 
     def __init__(self, requests: RegistryRequests | None) -> None:
