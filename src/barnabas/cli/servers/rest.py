@@ -15,7 +15,7 @@ from barnabas.base.installation import install_command
 from barnabas.cli.connection.properties import key_values, properties_file, read_properties_file
 from barnabas.cli.options.tool_parser import ToolParser
 from barnabas.cli.output.log_lines import log_to_standard_error
-from barnabas.cli.output.repeated_lines import RepeatedLines
+from barnabas.cli.output.repeated_lines import AT_BROKERS, RepeatedLines
 from barnabas.cli.output.standard_streams import outlive_output
 from barnabas.net.descriptors import raise_descriptor_limit
 from barnabas.net.event_loop import new_event_loop
@@ -52,7 +52,7 @@ def main(argv: list[str]) -> int:
     except ModuleNotFoundError as error:
         raise BarnabasError(f"the REST proxy needs {error.name}: {install_command('registry')}") from None
     gc.freeze()  # what was imported lives long
-    with RepeatedLines():
+    with RepeatedLines(AT_BROKERS):
         return asyncio.Runner(loop_factory=_new_loop).run(_serve(texts))
 
 
