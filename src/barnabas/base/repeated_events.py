@@ -50,7 +50,8 @@ class EventCounts(Generic[Source, Event]):
 
     def __init__(self, limits: EventLimits) -> None:
         self._limits = limits
-        self._counts: dict[tuple[Source, Event], int] = {}
+        self._counts: dict[tuple[Source, Event], list[int]] = {}
+        """Each count in a list of its own: what is counted is looked up once."""
         self._different: dict[Source, int] = {}
         self._further: dict[Source, int] = {}
         self._rest = 0
@@ -63,13 +64,13 @@ class EventCounts(Generic[Source, Event]):
     def add(self, source: Source, event: Event) -> bool:
         """Whether the event is to be written now; else it is counted."""
         key = (source, event)
-        count = self._counts.get(key)
-        if count is not None:
-            self._counts[key] = count + 1
+        counted = self._counts.get(key)
+        if counted is not None:
+            counted[0] += 1
             return False
         limits, different = self._limits, self._different.get(source, 0)
         if different < limits.of_a_source and len(self._counts) < limits.of_all:
-            self._counts[key] = 0
+            self._counts[key] = [0]
             self._different[source] = different + 1
             return True
         if source in self._further or len(self._further) < limits.sources:
@@ -80,11 +81,11 @@ class EventCounts(Generic[Source, Event]):
 
     def end_interval(self) -> list[EventCount[Source, Event]]:
         """What was counted since the last one. Events that came once are forgotten."""
-        sums = [EventCount[Source, Event](*key, count) for key, count in self._counts.items() if count]
+        sums = [EventCount[Source, Event](*key, count) for key, (count,) in self._counts.items() if count]
         sums += [EventCount[Source, Event](source, None, count) for source, count in self._further.items()]
         if self._rest:
             sums.append(EventCount[Source, Event](None, None, self._rest))
-        self._counts = {key: 0 for key, count in self._counts.items() if count}
+        self._counts = {key: [0] for key, (count,) in self._counts.items() if count}
         self._different = {}
         for source, _ in self._counts:
             self._different[source] = self._different.get(source, 0) + 1
