@@ -1,7 +1,7 @@
-"""What security costs, beside Apache Kafka: logins by SASL, records over TLS, and a storm of failed
-logins.
+"""What security costs, beside Apache Kafka: logins by SASL, records over TLS, a storm of failed
+logins, and access control lists.
 
-``python bench/security.py [logins] [tls] [storm] [--rounds N] [--seconds S] [--only barnabas]``
+``python bench/security.py [logins] [tls] [storm] [acls] [--rounds N] [--seconds S]``
 
 Brokers have a listener for each kind of security, and run at the same time; they are used in turns.
 """
@@ -22,7 +22,8 @@ import time
 from collections.abc import Iterator
 from typing import Self
 
-from systems import APACHE, BARNABAS, HAS_REFERENCE, OURS, THEIRS, Server, cpu_s, free_ports, resident_kb
+from acl_costs import measure_many, measure_rights
+from systems import APACHE, BARNABAS, HAS_LOAD, HAS_REFERENCE, OURS, THEIRS, Server, cpu_s, free_ports, resident_kb
 
 from barnabas.base.settings import properties_text
 from barnabas.security.plain import plain_message
@@ -364,6 +365,18 @@ def running(systems: list[str]) -> Iterator[list[Broker]]:
                 broker.stop()
 
 
+def measure_acls(systems: list[str], rounds: int, mb: int, count: int, many: int) -> dict[str, object]:
+    """What lists cost, with brokers of their own: see `acl_costs`."""
+    figures: dict[str, object] = {"load": os.getloadavg()[0]}
+    for system in systems:
+        if count and HAS_LOAD:
+            figures[f"rights, {count} ACLs, {system}"] = measure_rights(system, rounds, mb, count)
+        if many:
+            figures[f"{many} ACLs, {system}"] = measure_many(system, many)
+    figures["load at the end"] = os.getloadavg()[0]
+    return figures
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", nargs="*", default=["logins", "tls", "storm"])
@@ -373,8 +386,15 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--rate", type=int, default=1000)
     parser.add_argument("--only", choices=(OURS, THEIRS))
+    parser.add_argument("--acls", type=int, default=10_000, help="ACLs beside which Produce is measured")
+    parser.add_argument("--many-acls", type=int, default=100_000, help="ACLs of one broker; 0 to leave that out")
     given = parser.parse_args()
     systems = [given.only] if given.only else [OURS, THEIRS] if HAS_REFERENCE else [OURS]
+    if "acls" in given.what:
+        print(json.dumps(measure_acls(systems, given.rounds, given.mb, given.acls, given.many_acls), indent=2))
+        given.what.remove("acls")
+        if not given.what:
+            return
     with running(systems) as brokers:
         figures: dict[str, object] = {"load": os.getloadavg()[0]}
         if "logins" in given.what:
