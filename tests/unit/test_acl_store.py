@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from barnabas.base.tasks import done_here
-from barnabas.broker.authorizer.acl_store import AclStore, Deleted
+from barnabas.broker.authorizer.acl_store import AclDeleteResult, AclStore
 from barnabas.broker.authorizer.acl_znodes import (
     CHANGES,
     MAX_ACLS_BYTES,
@@ -70,8 +70,8 @@ class Broker:
         results: list[KafkaError | KeeperError | None] = self.znodes.perform(self.store.create(bindings))
         return results
 
-    def delete(self, *filters: AclBindingFilter) -> list[list[Deleted]]:
-        results: list[list[Deleted]] = self.znodes.perform(self.store.delete(filters))
+    def delete(self, *filters: AclBindingFilter) -> list[list[AclDeleteResult]]:
+        results: list[list[AclDeleteResult]] = self.znodes.perform(self.store.delete(filters))
         return results
 
     def may_read(self, principal: str, topic: str = "orders") -> bool:
@@ -469,7 +469,7 @@ def test_entries_are_deleted_by_the_first_filter_that_matches() -> None:
         AclBinding(GROUP, ANN),
         AclBinding(ALL_OF_O, ANN),
     }
-    assert second == [Deleted(AclBinding(ORDERS, BOB), None)]
+    assert second == [AclDeleteResult(AclBinding(ORDERS, BOB), None)]
     assert third == []
     assert list(broker.authorizer.patterns()) == []
     assert [name for name in znodes.nodes if name in map(path, (ORDERS, GROUP, ALL_OF_O))] == []
@@ -491,7 +491,7 @@ def test_a_filter_for_one_pattern_deletes_what_this_broker_does_not_know_yet() -
     broker, other = Broker(znodes), Broker(znodes)
     other.create(AclBinding(ORDERS, ANN))
     (deleted,) = broker.delete(AclBindingFilter(ResourcePatternFilter(ResourceType.TOPIC, "orders", PatternType.ANY)))
-    assert deleted == [Deleted(AclBinding(ORDERS, ANN), None)]
+    assert deleted == [AclDeleteResult(AclBinding(ORDERS, ANN), None)]
     assert path(ORDERS) not in znodes.nodes
     assert broker.delete(AclBindingFilter(ResourcePatternFilter(ResourceType.TOPIC, "..", PatternType.ANY))) == [[]]
 

@@ -104,7 +104,7 @@ class Broker:
         key = ApiKey(message.API_KEY)
         version = api(key).versions.last
         made = Request(key, version, 0, "c", message, client, 0, lambda *answer: self.answers.append(answer[1:]))
-        made.administered = [] if ADMINISTRATIVE[key] else None
+        made.administrative_actions = [] if ADMINISTRATIVE[key] else None
         return made
 
 

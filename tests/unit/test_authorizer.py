@@ -378,7 +378,7 @@ def test_a_filter_finds_the_entries_that_it_names(wanted: AccessControlEntryFilt
 def request_of(principal: str = ANN, host: str = HERE, **facts: Any) -> Any:
     client = ClientFacts("L", host, 1, **facts)
     client.principal = principal
-    return SimpleNamespace(client=client, api_key=ApiKey.DESCRIBE_CONFIGS, administered=None)
+    return SimpleNamespace(client=client, api_key=ApiKey.DESCRIBE_CONFIGS, administrative_actions=None)
 
 
 def test_without_an_authorizer_everything_is_allowed() -> None:

@@ -201,8 +201,8 @@ RULES = [
     Rule(
         "what was denied is asked for again",
         "broker/replication/topic_rights.py",
-        "if self._has_denied or not keeps_allowed or",
-        "if not keeps_allowed or",
+        "if self._has_denied or not caches_allowed or",
+        "if not caches_allowed or",
         f"{_TESTS}test_what_is_denied_is_asked_for_by_each_request",
     ),
     Rule(

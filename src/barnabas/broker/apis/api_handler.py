@@ -100,7 +100,7 @@ def _of_brokers(auth_helper: AuthHelper, or_alter: bool, handle: Callable[[Reque
 
 def _of_administrators(handle: Callable[[Request], None], request: Request) -> None:
     """Serve what changes the cluster."""
-    request.administered = []
+    request.administrative_actions = []
     handle(request)
 
 

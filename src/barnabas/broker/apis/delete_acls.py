@@ -15,7 +15,7 @@ from barnabas.base.tasks import list_of
 from barnabas.broker.apis.acls import NO_AUTHORIZER, AclParts, error_fields, filter_of, is_malformed
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import reply_once
-from barnabas.broker.authorizer.acl_store import Deleted
+from barnabas.broker.authorizer.acl_store import AclDeleteResult
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.requests.request import Request
 from barnabas.security.acls import AclOperation
@@ -55,7 +55,7 @@ def _delete(parts: AclParts, request: Request) -> Steps[None]:
     reply_once(request, DeleteAclsResponse(filter_results=results))
 
 
-def _matching_acl(deleted: Deleted) -> DeleteAclsMatchingAcl:
+def _matching_acl(deleted: AclDeleteResult) -> DeleteAclsMatchingAcl:
     (pattern, entry), failure = deleted
     code, text = (ErrorCode.NONE, None) if failure is None else error_fields(failure)
     return DeleteAclsMatchingAcl(

@@ -126,7 +126,7 @@ def rights_of(auth_helper: AuthHelper, client: ClientFacts) -> TopicRights | Non
     if rights is None or rights.valid_for != valid_for:
         is_authorized = partial(auth_helper.authorize_client, client, ApiKey.PRODUCE, AclOperation.WRITE)
         client.produce_rights = rights = TopicRights(is_authorized, valid_for)
-    rights.begin(keeps_allowed=auth_helper.keeps_rights)
+    rights.begin(caches_allowed=auth_helper.caches_allowed)
     return rights
 
 

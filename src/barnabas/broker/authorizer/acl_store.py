@@ -71,7 +71,7 @@ from barnabas.wire.jute.errors import ErrorCode as Keeper
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = ["UNREADABLE_RETRY_MS", "AclStore", "Deleted"]
+__all__ = ["UNREADABLE_RETRY_MS", "AclDeleteResult", "AclStore"]
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ _Unreadable = ZnodeFormatError | KeeperError
 """Why a znode cannot be read: its contents, or its ACL in the coordination service."""
 
 
-class Deleted(NamedTuple):
+class AclDeleteResult(NamedTuple):
     """An entry that a filter matched, and why it is still there; None if it is deleted."""
 
     binding: AclBinding
@@ -251,7 +251,7 @@ class AclStore:
         is_supported = self._has_prefixes or pattern.pattern_type is not PatternType.PREFIXED
         return is_known and is_supported and "/" not in pattern.name
 
-    def delete(self, filters: Sequence[AclBindingFilter]) -> Steps[list[list[Deleted]]]:
+    def delete(self, filters: Sequence[AclBindingFilter]) -> Steps[list[list[AclDeleteResult]]]:
         """Remove the entries that filters match: for each filter those that no earlier one matched.
 
         A filter for few patterns is compared with their znodes, any other with the entries that
@@ -270,10 +270,10 @@ class AclStore:
         yield from self._match_wide(wide, matching)
         removals = {pattern: _Removal(dict(sorted(found.items()))) for pattern, found in matching.items()}
         failures = yield from self._change_all([(pattern, removal.of) for pattern, removal in removals.items()])
-        results: list[list[Deleted]] = [[] for _ in filters]
+        results: list[list[AclDeleteResult]] = [[] for _ in filters]
         for pattern, removal in removals.items():
             for entry, index in removal.removed.items():
-                results[index].append(Deleted(AclBinding(pattern, entry), failures[pattern]))
+                results[index].append(AclDeleteResult(AclBinding(pattern, entry), failures[pattern]))
             yield None
         return results
 

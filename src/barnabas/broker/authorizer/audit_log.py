@@ -30,7 +30,7 @@ from barnabas.security.acls import AclOperation, ResourceType, pascal_case
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 
-__all__ = ["AuthorizerLog", "RequestedAction", "authorizer_logger", "write_decision"]
+__all__ = ["AuthorizerLog", "RequestedAction", "authorizer_logger", "log_decision"]
 
 authorizer_logger = logging.getLogger("kafka.authorizer.logger")
 
@@ -75,20 +75,20 @@ class AuthorizerLog:
             None if call_later is None else RepeatedEvents[tuple[str, str], tuple[Any, ...]](_write_denied, call_later)
         )
 
-    def denied(self, principal: str, host: str, action: tuple[Any, ...]) -> None:
+    def log_denial(self, principal: str, host: str, action: tuple[Any, ...]) -> None:
         """A client wants to do this, and may not.
 
         ``action`` has the fields of a `RequestedAction`."""
         if self._denied is None:
-            write_decision(logging.INFO, principal, host, RequestedAction(*action), is_allowed=False)
+            log_decision(logging.INFO, principal, host, RequestedAction(*action), is_allowed=False)
             return
         if len(action[_NAME]) > SHOWN_CHARACTERS or len(principal) > SHOWN_CHARACTERS:
             principal, action = cut_text(principal), _cut(RequestedAction(*action))
         self._denied.add((principal, host), action)
 
-    def administered(self, request: Request, host: str, action: RequestedAction) -> None:
+    def log_when_answered(self, request: Request, host: str, action: RequestedAction) -> None:
         """The client of an administrative request may do this; a line follows with the answer."""
-        actions = request.administered
+        actions = request.administrative_actions
         if actions is None:
             return
         if not actions:
@@ -103,7 +103,7 @@ class AuthorizerLog:
             self._denied.close()
 
 
-def write_decision(level: int, principal: str, host: str, action: RequestedAction, *, is_allowed: bool) -> None:
+def log_decision(level: int, principal: str, host: str, action: RequestedAction, *, is_allowed: bool) -> None:
     """Write a line for one decision, because somebody wants to see all of them."""
     source, action = _Source(cut_text(principal), host), _cut(action)
     _log(level, _line(source, action, is_allowed), source, action, allowed=is_allowed)

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from barnabas.base.tasks import Task
 from barnabas.broker.authorizer.administration import CHANGING_OPERATIONS
-from barnabas.broker.authorizer.audit_log import AuthorizerLog, RequestedAction, authorizer_logger, write_decision
+from barnabas.broker.authorizer.audit_log import AuthorizerLog, RequestedAction, authorizer_logger, log_decision
 from barnabas.broker.authorizer.authorizer import Authorizer
 from barnabas.broker.requests.request import ClientFacts, Request
 from barnabas.security.acls import (
@@ -56,7 +56,7 @@ class AuthHelper:
         return 0 if self._authorizer is None else self._authorizer.version
 
     @property
-    def keeps_rights(self) -> bool:
+    def caches_allowed(self) -> bool:
         """Whether an allowed operation need not be asked for again while the rights have this
         version; otherwise each time leaves a trace."""
         return not authorizer_logger.isEnabledFor(logging.DEBUG)
@@ -91,8 +91,13 @@ class AuthHelper:
             return True
         action = request.api_key, operation, resource_type, name, count
         is_allowed = self._decide(authorizer, client, action, log_if_denied, log_if_allowed)
-        if is_allowed and log_if_allowed and request.administered is not None and operation in CHANGING_OPERATIONS:
-            self._audit_log.administered(request, _host(client), RequestedAction(*action))
+        if (
+            is_allowed
+            and log_if_allowed
+            and request.administrative_actions is not None
+            and operation in CHANGING_OPERATIONS
+        ):
+            self._audit_log.log_when_answered(request, _host(client), RequestedAction(*action))
         return is_allowed
 
     def authorize_client(
@@ -122,12 +127,12 @@ class AuthHelper:
         if is_allowed:
             level = logging.DEBUG if log_if_allowed else _TRACE
         elif log_if_denied:
-            self._audit_log.denied(client.principal, host, action)
+            self._audit_log.log_denial(client.principal, host, action)
             return False
         else:
             level = _TRACE
         if authorizer_logger.isEnabledFor(level):
-            write_decision(level, client.principal, host, RequestedAction(*action), is_allowed=is_allowed)
+            log_decision(level, client.principal, host, RequestedAction(*action), is_allowed=is_allowed)
         return is_allowed
 
     def authorize_cluster_action(self, request: Request) -> None:
@@ -153,9 +158,9 @@ class AuthHelper:
         is_allowed = yield from authorizer.authorize_by_resource_type(client.principal, host, operation, resource_type)
         action = RequestedAction(request.api_key, operation, resource_type, "NONE", 0, "UNKNOWN")
         if not is_allowed:
-            self._audit_log.denied(client.principal, host, action)
+            self._audit_log.log_denial(client.principal, host, action)
         elif authorizer_logger.isEnabledFor(logging.DEBUG):
-            write_decision(logging.DEBUG, client.principal, host, action, is_allowed=True)
+            log_decision(logging.DEBUG, client.principal, host, action, is_allowed=True)
         return is_allowed
 
     def filter_by_authorized(

@@ -69,7 +69,7 @@ UNREADABLE_ACLS = VersionedAcls(
 
 _Bits = Mapping[tuple[str, str], int]
 """Bit fields by principal and host."""
-_Who = tuple[ResourceType, str, str]
+_RightsKey = tuple[ResourceType, str, str]
 """A type of resources, a principal and a host."""
 
 
@@ -92,7 +92,7 @@ class _Rights:
         copied.prefixed = self.prefixed.copy()
         return copied
 
-    def on(self, name: str) -> int:
+    def bits_for(self, name: str) -> int:
         """What they say about one resource."""
         found = 0
         if self.literal:
@@ -102,7 +102,7 @@ class _Rights:
                 found |= self.prefixed.get(name[:length], 0)
         return found
 
-    def put(self, pattern: ResourcePattern, bits: int) -> None:
+    def set_bits(self, pattern: ResourcePattern, bits: int) -> None:
         """A pattern has other entries; 0 for none."""
         is_prefix = pattern.pattern_type is PatternType.PREFIXED
         patterns = self.prefixed if is_prefix else self.literal
@@ -126,8 +126,8 @@ class Authorizer:
         self._super_users = super_users
         self._allow_everyone = allow_everyone_if_no_acl_found
         self._acls: dict[ResourcePattern, VersionedAcls] = {}
-        self._rights: dict[_Who, _Rights] = {}
-        self._apart: dict[ResourcePattern, _Bits] = {}
+        self._rights: dict[_RightsKey, _Rights] = {}
+        self._large_patterns: dict[ResourcePattern, _Bits] = {}
         """The patterns with very many entries, which are not in the rights."""
         self.unreadable: set[ResourcePattern] = set()
         """The patterns whose entries cannot be read."""
@@ -139,7 +139,7 @@ class Authorizer:
         """Take other settings."""
         self._super_users = super_users
         self._allow_everyone = allow_everyone_if_no_acl_found
-        self._forget_decisions()
+        self._clear_decisions()
 
     # Decisions
 
@@ -169,10 +169,10 @@ class Authorizer:
             return _ALL_OPERATIONS
         found = 0
         for rights in self._rights_of(principal, host, resource_type):
-            found |= rights.on(name)
-        if self._apart:
+            found |= rights.bits_for(name)
+        if self._large_patterns:
             for pattern in self._matching(resource_type, name):
-                bits = self._apart.get(pattern)
+                bits = self._large_patterns.get(pattern)
                 if bits is not None:
                     found |= _bits_of(bits, principal, host)
         if not found:
@@ -211,12 +211,12 @@ class Authorizer:
         """Whether a principal may do everything."""
         return principal in self._super_users
 
-    def _rights_apart(self, principal: str, host: str, resource_type: ResourceType) -> _Rights:
+    def _rights_on_large_patterns(self, principal: str, host: str, resource_type: ResourceType) -> _Rights:
         """What the patterns with very many entries say about the resources of a type."""
         rights = _Rights()
-        for pattern, bits in self._apart.items():
+        for pattern, bits in self._large_patterns.items():
             if pattern.resource_type is resource_type:
-                rights.put(pattern, _bits_of(bits, principal, host))
+                rights.set_bits(pattern, _bits_of(bits, principal, host))
         return rights
 
     def authorize_by_resource_type(
@@ -241,8 +241,8 @@ class Authorizer:
         self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType
     ) -> Task[bool]:
         all_rights = self._rights_of(principal, host, resource_type)
-        if self._apart:
-            all_rights.append(self._rights_apart(principal, host, resource_type))
+        if self._large_patterns:
+            all_rights.append(self._rights_on_large_patterns(principal, host, resource_type))
         allowing = 1 << operation | 1 << AclOperation.ALL
         denying = allowing << _DENIED_BITS
         if any(rights.literal.get(WILDCARD, 0) & denying for rights in all_rights):
@@ -321,33 +321,33 @@ class Authorizer:
             del self._acls[pattern]
         if acls.entries == before:
             return
-        self._forget_decisions()
+        self._clear_decisions()
         if pattern.pattern_type is PatternType.PREFIXED and bool(before) != bool(acls.entries):
             _count(self._prefix_lengths, len(pattern.name), 1 if acls.entries else -1)
         if not bits:
             bits = {}
             for entry in acls.entries:
                 _add_bit(bits, entry)
-        self._apart.pop(pattern, None)
+        self._large_patterns.pop(pattern, None)
         if len(acls.entries) >= _MANY_ENTRIES:
-            self._apart[pattern] = bits
+            self._large_patterns[pattern] = bits
             bits = {}
         if len(before) >= _MANY_ENTRIES:
             before = frozenset()
         self._put(pattern, bits, {*bits, *((entry.principal, entry.host) for entry in before)})
 
-    def _put(self, pattern: ResourcePattern, bits: _Bits, whom: Iterable[tuple[str, str]]) -> None:
+    def _put(self, pattern: ResourcePattern, bits: _Bits, holders: Iterable[tuple[str, str]]) -> None:
         """Replace the rights on a pattern, of all who had or have some."""
-        for principal, host in whom:
+        for principal, host in holders:
             who = (pattern.resource_type, principal, host)
             rights = self._rights.get(who)
             if rights is None:
                 rights = self._rights[who] = _Rights()
-            rights.put(pattern, bits.get((principal, host), 0))
+            rights.set_bits(pattern, bits.get((principal, host), 0))
             if not rights.literal and not rights.prefixed:
                 del self._rights[who]
 
-    def _forget_decisions(self) -> None:
+    def _clear_decisions(self) -> None:
         self.version += 1
         self._decided.clear()
         self._decided_by_type.clear()

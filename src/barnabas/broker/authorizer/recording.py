@@ -34,7 +34,7 @@ class RecordingAuthHelper(AuthHelper):
         self._needed = needed
 
     @property
-    def keeps_rights(self) -> bool:
+    def caches_allowed(self) -> bool:
         """No: each operation is noted."""
         return False
 

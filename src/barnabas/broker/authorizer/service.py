@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from barnabas.base.clock import CallLater
-from barnabas.broker.authorizer.acl_store import UNREADABLE_RETRY_MS, AclStore, Deleted
+from barnabas.broker.authorizer.acl_store import UNREADABLE_RETRY_MS, AclDeleteResult, AclStore
 from barnabas.broker.authorizer.authorizer import Authorizer
 from barnabas.broker.cluster.service import Interpreter, WatchFor, ZnodeFollower
 from barnabas.broker.cluster.steps import Done, Steps, Wait
@@ -73,7 +73,7 @@ class AclManager:
         """See `AclStore.create`."""
         return self._store.create(bindings)
 
-    def delete(self, filters: Sequence[AclBindingFilter]) -> Steps[list[list[Deleted]]]:
+    def delete(self, filters: Sequence[AclBindingFilter]) -> Steps[list[list[AclDeleteResult]]]:
         """See `AclStore.delete`."""
         return self._store.delete(filters)
 

@@ -30,9 +30,9 @@ class TopicRights:
         self._decided: dict[str, bool] = {}
         self._has_denied = False
 
-    def begin(self, *, keeps_allowed: bool) -> None:
+    def begin(self, *, caches_allowed: bool) -> None:
         """Requests have arrived: ask again for what was denied, or for everything."""
-        if self._has_denied or not keeps_allowed or len(self._decided) > _MAX_KEPT_TOPICS:
+        if self._has_denied or not caches_allowed or len(self._decided) > _MAX_KEPT_TOPICS:
             self._decided.clear()
             self._has_denied = False
 

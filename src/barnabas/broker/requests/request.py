@@ -89,7 +89,7 @@ class Request:
     __slots__ = (
         "_answer",
         "_note",
-        "administered",
+        "administrative_actions",
         "api_key",
         "client",
         "client_id",
@@ -129,7 +129,7 @@ class Request:
         self.timer: Timer | None = None
         """The timeout of a later answer (`apis.later`); cancelled when the request is answered
         or its client disconnects."""
-        self.administered: list[Any] | None = None
+        self.administrative_actions: list[Any] | None = None
         """What the client of an administrative request may do, for the audit log; None for other
         requests."""
         self._note: Callable[[Request, Any, ErrorCode | None], None] | None = None
