@@ -879,3 +879,22 @@ def test_the_same_record_twice_is_once(free: Instance) -> None:
     assert free.registry.apply(LogRecord(record.offset + 1, record.timestamp_ms, record.key, record.value)) is None
     assert free.registry.schemas.versions(1) == [{"subject": "a", "version": 1}]
     assert free.registry.skipped_records == 0
+
+
+def test_an_alias_stands_for_another_subject(instance: Instance) -> None:
+    """It is in the same context, and leads to no other alias."""
+    instance.set_config("old", alias="new")
+    instance.set_config("new", alias="newest")
+    instance.set_config(":.c:old", alias="new")
+    instance.set_config(":.c:far", alias=":.d:new")
+    instance.set_config("none", alias="")
+    named = instance.registry.subject_named
+    assert [named(each) for each in ("old", ":.:old", ":.c:old", ":.c:far", "none", "other", "")] == [
+        "new",
+        "new",
+        ":.c:new",
+        ":.d:new",
+        "none",
+        "other",
+        "",
+    ]

@@ -1,5 +1,6 @@
 """What all resources work with."""
 
+from barnabas.registry.core.qualified_subject import normalize, qualify
 from barnabas.registry.core.schema_parser import SchemaParser
 from barnabas.registry.core.scoped_settings import ScopedSettings
 from barnabas.registry.core.settings import RegistrySettings
@@ -18,3 +19,9 @@ class RegistryParts:
         self.state = RegistryState(settings.compatibility_level)
         self.scoped: ScopedSettings = self.state.scoped
         self.parser = SchemaParser(self.state, settings.parsed_schemas)
+
+    def subject_named(self, name: str) -> str:
+        """The subject that a name means: its own, or the one its alias stands for."""
+        subject = normalize(name)
+        config = self.scoped.config(subject)
+        return subject if config is None or not config.alias else str(qualify(subject, config.alias))

@@ -25,6 +25,7 @@ class Registry:
     def __init__(self, settings: RegistrySettings | None = None) -> None:
         parts = RegistryParts(settings or RegistrySettings())
         finder = Finder(parts)
+        self._parts = parts
         self._state = parts.state
         self.subject_versions = SubjectVersions(parts, finder)
         self.subjects = Subjects(parts, finder)
@@ -40,6 +41,14 @@ class Registry:
         A record that is foreign, damaged, or not allowed is skipped and counted; the answer is
         a line for the log then. It raises nothing."""
         return self._state.apply(record)
+
+    def subject_named(self, name: str) -> str:
+        """The subject that a path or a query names: its own, or the one its alias stands for.
+
+        Operations take subjects as they are: whoever checks rights must check those of the subject
+        that is meant, so aliases are replaced before. An alias without a context is in that of its
+        subject, and does not lead to another alias."""
+        return self._parts.subject_named(name)
 
     @property
     def skipped_records(self) -> int:

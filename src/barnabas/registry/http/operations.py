@@ -6,7 +6,7 @@ registry: the resources of the package ``rest.resources``.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from barnabas.registry.core.decisions import Answer, Decision
 from barnabas.registry.core.registry import Registry
@@ -37,6 +37,24 @@ class Call:
     path: Mapping[str, str]
     query: Mapping[str, Sequence[str]]
     body: object = None
+
+    @classmethod
+    def meant(
+        cls,
+        registry: Registry,
+        operation: "RestOperation",
+        path: Mapping[str, str],
+        query: Mapping[str, Sequence[str]],
+        body: object,
+    ) -> Self:
+        """What a request gives, with the subjects in it that are meant where aliases stand.
+
+        As Confluent's AliasFilter: subjects of configurations and modes have no aliases."""
+        if "/subjects/{subject}" in operation.path:
+            path = {**path, "subject": registry.subject_named(path["subject"])}
+        elif operation.path.startswith("/schemas/ids/") and "subject" in query:
+            query = {**query, "subject": [registry.subject_named(each) for each in query["subject"]]}
+        return cls(path, query, body)
 
     @property
     def subject(self) -> str:

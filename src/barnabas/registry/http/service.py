@@ -162,7 +162,9 @@ class HttpService:
         content_type = answer_type(request.headers.get("Accept"))
         self._check_read_only(operation, request)
         body = await self._body(request) if request.method in _WITH_BODY else b""
-        call = Call(
+        call = Call.meant(
+            self._store.registry,
+            operation,
             request.match_info,
             {name: request.query.getall(name) for name in request.query},
             read_json(body) if request.method in _WITH_BODY else None,
