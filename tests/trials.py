@@ -69,6 +69,11 @@ def trials(seeds: str) -> dict[str, Trial]:
             ("tests/fault/test_kill_trials.py",),
             {"BARNABAS_KILLS": 20},
         ),
+        "registry": Trial(
+            "three schema registries, the leader killed or paused: no id is given twice, no schema is lost",
+            ("tests/fault/test_registry_kills.py",),
+            {"BARNABAS_KILLS": 12},
+        ),
         "ensemble": Trial(
             "members of an ensemble are killed under brokers and a load: no session and no record is lost",
             ("tests/fault/test_ensemble_trials.py",),

@@ -66,6 +66,7 @@ class ClusterRegistry:
         self._security = security
         if security is not None:
             write_registry_users(security)
+        self._is_stopped = False
         self._thread = ServerThread("barnabas-registry")
 
         async def start() -> RegistryServer:
@@ -101,9 +102,11 @@ class ClusterRegistry:
         return properties
 
     def stop(self) -> None:
-        """Stop it, cleanly."""
-        self._thread.call(self._server.close())
-        self._thread.stop()
+        """Stop it, cleanly; a second call does nothing."""
+        if not self._is_stopped:
+            self._is_stopped = True
+            self._thread.call(self._server.close())
+            self._thread.stop()
 
     def __str__(self) -> str:
         return self.url

@@ -12,6 +12,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextvars import ContextVar
 from functools import partial
 from typing import Protocol
 
@@ -39,6 +40,8 @@ __all__ = ["HttpService", "RequestRights"]
 
 logger = logging.getLogger(__name__)
 
+_user: ContextVar[str | None] = ContextVar("user", default=None)
+"""The user of the request that the running task serves."""
 _WITH_BODY = frozenset(("POST", "PUT"))
 _BACKLOG = 1024
 _KEEP_ALIVE_S = 75.0
@@ -131,7 +134,7 @@ class HttpService:
     ) -> web.StreamResponse:
         """Check the credentials first, and word every error."""
         try:
-            request["user"] = self._access.user_of(request.headers.get("Authorization"))
+            _user.set(self._access.user_of(request.headers.get("Authorization")))
             async with asyncio.timeout(self._settings.request_timeout_ms / 1000):
                 return await handler(request)
         except UnauthorizedError as error:
@@ -169,7 +172,7 @@ class HttpService:
             {name: request.query.getall(name) for name in request.query},
             read_json(body) if request.method in _WITH_BODY else None,
         )
-        user, host = request["user"], request.remote or ""
+        user, host = _user.get(), request.remote or ""
         if self._rights is not None:
             self._rights.check(operation, call, user, host)
         if not operation.right.writes:
@@ -214,7 +217,7 @@ class HttpService:
             return
         if self._settings.is_read_only:
             raise HttpError(403, "this instance is read-only (read.only)")
-        if request["user"] in self._settings.read_only_users:
+        if _user.get() in self._settings.read_only_users:
             raise HttpError(403, f"the user {request['user']} may only read (authentication.read.only.users)")
 
     async def _body(self, request: web.Request) -> bytes:
