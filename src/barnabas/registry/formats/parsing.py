@@ -1,13 +1,17 @@
 """Parses the text of a schema, whatever its format."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from barnabas.registry.formats.avro.schema import parse_avro
+from barnabas.registry.formats.protobuf.schema import parse_protobuf
 from barnabas.registry.formats.schema import InvalidSchemaError, ParsedSchema, SchemaReference, SchemaType
 
 __all__ = ["parse_schema"]
 
-_PARSERS = {SchemaType.AVRO: parse_avro}
+_PARSERS: Mapping[SchemaType, Callable[..., ParsedSchema]] = {
+    SchemaType.AVRO: parse_avro,
+    SchemaType.PROTOBUF: parse_protobuf,
+}
 
 
 def parse_schema(
