@@ -720,6 +720,7 @@ def test_a_configuration_is_deleted_and_answered(instance: Instance) -> None:
         ({"compatibility": 7}, 400),
         ({"normalize": "yes"}, 400),
         ({"compatibilityPolicy": "x"}, 400),
+        ({"compatibilityPolicy": "logical"}, 400),
         ([], 400),
     ],
 )

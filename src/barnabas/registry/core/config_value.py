@@ -18,6 +18,8 @@ class InvalidLevelError(ValueError):
 
 
 _POLICIES = ("LOGICAL", "STRICT", "LENIENT")
+# Checks that this policy asks for, and that nothing here does: a request for it is refused.
+_NOT_SUPPORTED = "LOGICAL"
 # The fields in Confluent's order, with their names in records and answers.
 _NAMES = {
     "alias": "alias",
@@ -66,6 +68,8 @@ class ConfigValue:
 
         Raises ShapeError or InvalidLevelError."""
         body = json_object(value, "the body")
+        if str(body.get("compatibilityPolicy")).upper() == _NOT_SUPPORTED:
+            raise ShapeError(f"compatibilityPolicy {_NOT_SUPPORTED} is not supported")
         named = {
             name: _field(body, name, _NAMES_IN_REQUESTS) for name, said in _NAMES_IN_REQUESTS.items() if said in body
         }

@@ -10,6 +10,8 @@ def matches_prefix(subject: str, prefix: str) -> bool:
 
     ``:*:`` and a prefix mean the names of all contexts; ``:.context:`` and a prefix those of one;
     an unfinished context all contexts that begin so; a plain prefix those of the default one."""
+    if prefix == ANY_CONTEXT:
+        return True
     named = QualifiedSubject.parse(subject)
     if prefix.startswith(ANY_CONTEXT):
         return named.name.startswith(prefix[len(ANY_CONTEXT) :])

@@ -112,8 +112,12 @@ class RegistryState:
         else:
             names = [name for name in self._subjects if is_in_scope(name, scope)]
         for name in names:
-            if deleted or self.latest(name) is not None:
+            if deleted or not self.is_deleted(name):
                 yield name
+
+    def is_deleted(self, subject: str) -> bool:
+        """Whether all versions of a subject are deleted."""
+        return all(each.deleted for each in self.versions(subject).values())
 
     def all_subjects(self) -> Iterable[str]:
         return self._subjects

@@ -38,13 +38,11 @@ class Subjects:
         limit: int = -1,
     ) -> list[str]:
         """GET /subjects."""
-        found = []
-        for subject in self._state.subjects(None, deleted=True):
-            if not matches_prefix(subject, subject_prefix):
-                continue
-            is_deleted = self._state.latest(subject) is None
-            if is_deleted if deleted_only else (deleted or not is_deleted):
-                found.append(subject)
+        found = [each for each in self._state.all_subjects() if matches_prefix(each, subject_prefix)]
+        if deleted_only:
+            found = [each for each in found if self._state.is_deleted(each)]
+        elif not deleted:
+            found = [each for each in found if not self._state.is_deleted(each)]
         return page(sorted(found), offset, limit)
 
     def look_up(
