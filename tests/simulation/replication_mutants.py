@@ -187,7 +187,7 @@ REPLICATION_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
     forget_the_set_asked_for: ("partition", "split", "controller"),
     drop_from_the_isr_without_the_znode: ("pause", "partition"),
     join_the_isr_without_catching_up: ("kill", "split"),
-    truncate_to_the_watermark: ("roll", "leader", "kill"),
+    truncate_to_the_watermark: ("two leaders",),
     append_without_truncation: ("leader", "partition", "split"),
     ignore_the_leader_epoch_of_a_fetch: ("stale orders", "leader", "partition"),
     ignore_the_leader_epoch_of_leader_and_isr: ("stale orders", "leader"),

@@ -57,6 +57,15 @@ def test_late_ends_of_version_2_are_refused_under_load() -> None:
     assert result.counts["late ends refused"] > result.counts["transactions committed"] / 4
 
 
+def test_batches_that_come_after_the_end_of_their_transaction_are_refused() -> None:
+    """Most Produce requests of version 1 are held by the network, and come when their client has
+    given them up."""
+    plan = TransactionPlan(4, 0, 4, 20.0, (), 2.0, mean_pause_s=0.5, held_share=0.6)
+    result = run_transaction_seed(1, plan=plan)
+    assert not result.violations, "\n".join(result.violations)
+    assert result.counts["requests held"] > result.counts["transactions committed"]
+
+
 def test_compaction_and_deletion_leave_transactions_whole() -> None:
     """Originals are compacted and copies deleted meanwhile, and replicas move."""
     plan = TransactionPlan(2, 1, 2, 15.0, (), 2.0, mean_pause_s=0.15, brokers=4, chores=CHORES, is_compacted=True)

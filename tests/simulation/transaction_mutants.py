@@ -170,7 +170,7 @@ TRANSACTION_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
     ignore_the_producer_epoch: (),
     advance_the_last_stable_offset_early: (),
     lose_the_abort_on_recovery: ("kill", "restart"),
-    take_a_late_batch_into_a_transaction: ("leader", "roll"),
+    take_a_late_batch_into_a_transaction: (),
     commit_offsets_of_a_fenced_member: (),
     forget_the_time_out: (),
     show_offsets_before_the_commit: (),
@@ -189,9 +189,6 @@ _OF_COMPACTION = {discard_markers_of_records_that_stay, keep_aborted_records_in_
 _OF_LOG_DIRS = {forget_producers_when_a_log_dir_changes}
 """Noticed only where the leader's replica moves while a transaction is open: so there are few
 replicas, and they move all the time."""
-_NEED_MANY_LATE_REQUESTS = {take_a_late_batch_into_a_transaction}
-"""Noticed only by a batch whose first attempt failed, and that comes again after its transaction
-has ended. Few of the requests that come again are of this kind."""
 
 
 _MANY_HAND_OVERS: dict[str, Any] = {
@@ -201,17 +198,21 @@ _CHANGES: dict[Callable[[], None], dict[str, Any]] = {
     answer_a_commit_before_it_is_written: _MANY_HAND_OVERS,
     skip_the_markers_at_a_hand_over: _MANY_HAND_OVERS,
     give_a_new_producer_the_same_epoch: _MANY_HAND_OVERS,
+    take_a_late_batch_into_a_transaction: {
+        "producers": 4, "copiers": 0, "partitions": 4, "mean_pause_s": 0.5, "repeated_share": 0.0,
+        "held_share": 0.6,
+    },
     commit_offsets_of_a_fenced_member: {
         "producers": 1, "copiers": 4, "partitions": 3, "mean_pause_s": 0.1,
     },
 }  # fmt: skip
 """Changes of the plan, where a small cluster has too few of the moments in which a mutant shows:
-commits under way when a coordinator is killed, copiers that the group has removed."""
+commits under way when a coordinator is killed, batches that come for the first time after the end
+of their transaction, copiers that the group has removed."""
 
 
 def plan_for(mutant: Callable[[], None]) -> TransactionPlan:
     """A small cluster under the faults that can show the defect."""
-    needs_many = mutant in _NEED_MANY_LATE_REQUESTS
     moves = mutant in _OF_LOG_DIRS
     plan = TransactionPlan(
         producers=2,
@@ -219,9 +220,9 @@ def plan_for(mutant: Callable[[], None]) -> TransactionPlan:
         partitions=1 if moves else 2,
         duration_s=20.0,
         faults=TRANSACTION_MUTANTS[mutant],
-        mean_fault_gap_s=0.8 if needs_many else 2.5,
+        mean_fault_gap_s=2.5,
         mean_pause_s=0.15,
-        repeated_share=0.9 if needs_many else 0.3,
+        repeated_share=0.3,
         levels=(2,) if mutant in _OF_VERSION_2 else (0,),
         chores=("move dir",) if moves else (),
         mean_chore_gap_s=0.08,

@@ -5,11 +5,12 @@ back after its session has expired, as real machines boot: the controller has re
 in-sync sets by then (see `losses` for why that matters). A killed process comes back at any moment.
 """
 
+import asyncio
 import errno
 from collections.abc import Callable
 
 from barnabas.broker.cluster.channels import ChannelError
-from barnabas.broker.replication.partition import Partition
+from barnabas.broker.replication.partition import Follower, Partition
 from barnabas.testing.simulation.disk import DiskFault
 from barnabas.testing.simulation.simulation import Machine, broker_name
 from barnabas.wire.kafka.errors import ErrorCode
@@ -24,9 +25,11 @@ from simulation.scenarios.clients import ClusterClient
 from simulation.scenarios.fault_injector import FaultInjector
 from simulation.scenarios.log_damage import damage_some_log
 
-__all__ = ["FAULTS", "cut_off", "hit"]
+__all__ = ["FAULTS", "TARGETED_FAULTS", "cut_off", "hit"]
 
 _BOOT_S = (7.0, 12.0)
+_SOON_S = 0.0001
+_HAND_OVER_S = 5.0
 _CUT_S = (0.2, 12.0)
 
 
@@ -425,6 +428,52 @@ def _earlier_role(partition: Partition, broker: int) -> LeaderAndIsrTopicState:
     )
 
 
+def _two_leaders(faults: FaultInjector) -> bool:
+    """A leader is stopped in order, and the next one is killed before its followers have fetched.
+
+    Only where all are up and in sync. Both come back when their sessions are over."""
+    simulation, rng = faults.simulation, faults.rng
+    brokers = simulation.brokers
+    if faults.is_rolling or not all(machine.is_serving for machine in brokers):
+        return False
+    led = [
+        (machine, partition)
+        for machine in brokers
+        for partition in machine.server.components.replicas
+        if partition.is_leader and len(partition.leading().isr) == len(partition.replicas) > 2
+    ]
+    if not led:
+        return False
+    first, partition = rng.choice(led)
+    followers = [simulation.machine(broker_name(each)) for each in partition.leading().isr]
+    followers.remove(first)
+    known_epoch = partition.leader_epoch
+
+    def next_leader() -> int | None:
+        for machine in followers:
+            found = machine.server.components.replicas.get(partition.topic_partition) if machine.is_serving else None
+            if found is not None and found.leader_epoch > known_epoch and isinstance(found.role, Follower):
+                return found.role.leader
+        return None
+
+    async def kill_the_next() -> None:
+        end_s = simulation.now_s + _HAND_OVER_S
+        while (leader := next_leader()) is None and simulation.now_s < end_s:  # noqa: ASYNC110  # no event says so
+            await asyncio.sleep(_SOON_S)
+        if leader is not None and leader >= 0 and not faults.is_over:
+            second = simulation.machine(broker_name(leader))
+            simulation.kill(second)
+            faults.restart_later(second, _BOOT_S)
+
+    async def stop() -> None:
+        await simulation.stop(first)
+        faults.restart_later(first, _BOOT_S)
+
+    simulation.loop.create_task(stop())  # the run outlives them, or does not
+    simulation.loop.create_task(kill_the_next())
+    return True
+
+
 FAULTS: dict[str, Callable[[FaultInjector], bool]] = {
     "kill": _kill,
     "power": _power,
@@ -446,3 +495,6 @@ FAULTS: dict[str, Callable[[FaultInjector], bool]] = {
     "zombie controller": _zombie_controller,
     "stale orders": _stale_orders,
 }
+
+TARGETED_FAULTS: dict[str, Callable[[FaultInjector], bool]] = {"two leaders": _two_leaders}
+"""Those that a seed does not draw. A plan names them."""

@@ -1,6 +1,9 @@
 """Copies of a client's requests that come again, late, on another connection: as a network and a
 retrying client make them.
 
+The network may also hold a Produce: its connection breaks, and the request comes late. What the
+client sends again may be held, too, until it gives the batch up.
+
 With version 1 of transactions a copy of EndTxn or TxnOffsetCommit that comes during the producer's
 next transaction acts on that (KIP-890). The protocol cannot tell, so copies of these two leave at
 once, and `settled` waits until they are over. With version 2 each transaction has an epoch of its
@@ -39,11 +42,15 @@ _LATE_SINCE_VERSION: dict[type, int] = {
 class RepeatedRequests:
     """Sends some requests again; ``share`` of them."""
 
-    def __init__(self, channels: Channels, rng: Random, share: float, history: History) -> None:
+    def __init__(
+        self, channels: Channels, rng: Random, share: float, history: History, *, held_share: float = 0.0
+    ) -> None:
+        """``held_share`` is that of the Produce requests that the network holds."""
         self._channels = channels
         self._history = history
         self._rng = rng
         self._share = share
+        self._held_share = held_share
         self._at_once: set[asyncio.Task[None]] = set()
         self._late: set[asyncio.Task[None]] = set()
         self._is_again = False
@@ -51,18 +58,28 @@ class RepeatedRequests:
         """Whether a copy that left at once got no answer: it is not known when it comes."""
 
     def on_request(self, broker_id: int, message: Any, version: int | None) -> Answered | None:
-        """A request leaves; perhaps it will come again."""
+        """A request leaves; perhaps it will come again. Raises `ChannelError` for one that is
+        held."""
         late_since = _LATE_SINCE_VERSION.get(type(message))
         if self._is_again:
             self._is_again = False
+        elif self._held_share and isinstance(message, ProduceRequest) and self._rng.random() < self._held_share:
+            assert version is not None
+            self._history.count("requests held")
+            self._begin(self._late, broker_id, message, version, is_late=True)
+            raise ChannelError("the connection broke")
         elif late_since is not None and version is not None and self._rng.random() < self._share:
             self._history.count("requests repeated")
             is_late = version >= late_since
-            tasks = self._late if is_late else self._at_once
-            task = asyncio.get_running_loop().create_task(self._again(broker_id, message, version, is_late=is_late))
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
+            self._begin(self._late if is_late else self._at_once, broker_id, message, version, is_late=is_late)
         return None
+
+    def _begin(
+        self, tasks: set[asyncio.Task[None]], broker_id: int, message: Any, version: int, *, is_late: bool
+    ) -> None:
+        task = asyncio.get_running_loop().create_task(self._again(broker_id, message, version, is_late=is_late))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
 
     async def _again(self, broker_id: int, message: Any, version: int, *, is_late: bool) -> None:
         await asyncio.sleep(self._rng.random() * _MOST_DELAY_S if is_late else 0.0)

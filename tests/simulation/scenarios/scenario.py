@@ -19,7 +19,7 @@ from simulation.scenarios.admin import CHURN, Administrator, create_simulated_to
 from simulation.scenarios.clients import ClusterClient, PartitionReader
 from simulation.scenarios.coordination_clients import CoordinationFacts, CoordinationUser
 from simulation.scenarios.fault_injector import FaultInjector
-from simulation.scenarios.faults import FAULTS
+from simulation.scenarios.faults import FAULTS, TARGETED_FAULTS
 from simulation.scenarios.group_facts import GroupFacts
 from simulation.scenarios.group_member import SimulatedMember
 from simulation.scenarios.losses import Losses
@@ -167,7 +167,13 @@ class Scenario:
         if plan.has_administrator:
             self._administrate(self._client("administrator"))
         faults = simulation.loop.create_task(
-            inject_faults(self.injector, FAULTS, self.plan.faults, self.plan.mean_fault_gap_s, self.fault_counts)
+            inject_faults(
+                self.injector,
+                FAULTS | TARGETED_FAULTS,
+                self.plan.faults,
+                self.plan.mean_fault_gap_s,
+                self.fault_counts,
+            )
         )
         self.watching = simulation.loop.create_task(self._watch())
         later = admin.spawn(self._create_more(admin))

@@ -120,6 +120,8 @@ class TransactionPlan:
     mean_fault_gap_s: float
     mean_pause_s: float = 0.3
     repeated_share: float = 0.1
+    held_share: float = 0.0
+    """How many Produce requests the network holds past the end of their transaction."""
     levels: tuple[int, ...] = (0,)
     """The levels of ``transaction.version``, one after the other; changed under load."""
     brokers: int = _REPLICAS
@@ -314,6 +316,7 @@ class TransactionScenario:
                     originals,
                     mean_pause_s=plan.mean_pause_s,
                     repeated_share=plan.repeated_share,
+                    held_share=plan.held_share,
                 )
             )
         for number in range(plan.copiers):
@@ -328,6 +331,7 @@ class TransactionScenario:
                     _COPY,
                     mean_pause_s=plan.mean_pause_s,
                     repeated_share=plan.repeated_share,
+                    held_share=plan.held_share,
                 )
             )
 

@@ -51,14 +51,23 @@ class _Transactional:
     """A loop of transactions under one ``transactional.id``."""
 
     def __init__(
-        self, client: ClusterClient, name: str, facts: TransactionFacts, *, mean_pause_s: float, repeated_share: float
+        self,
+        client: ClusterClient,
+        name: str,
+        facts: TransactionFacts,
+        *,
+        mean_pause_s: float,
+        repeated_share: float,
+        held_share: float,
     ) -> None:
         self._client = client
         self._name = name
         self._facts = facts
         self._mean_pause_s = mean_pause_s
         self._rng = client.rng
-        self._repeated = RepeatedRequests(client.link.channels(), client.rng, repeated_share, client.history)
+        self._repeated = RepeatedRequests(
+            client.link.channels(), client.rng, repeated_share, client.history, held_share=held_share
+        )
         client.observer.watch_transactions(facts, self._repeated.on_request)
         self.is_stopping = False
         self.is_calm = False
@@ -190,9 +199,12 @@ class TransactionalProducer(_Transactional):
         *,
         mean_pause_s: float,
         repeated_share: float,
+        held_share: float,
     ) -> None:
         self._partitions = list(partitions)
-        super().__init__(client, name, facts, mean_pause_s=mean_pause_s, repeated_share=repeated_share)
+        super().__init__(
+            client, name, facts, mean_pause_s=mean_pause_s, repeated_share=repeated_share, held_share=held_share
+        )
 
     async def _fill(self, producer: VirtualProducer[Any, Any], transaction: SentTransaction) -> bool:
         rng = self._rng
@@ -219,13 +231,16 @@ class TransactionalCopier(_Transactional):
         *,
         mean_pause_s: float,
         repeated_share: float,
+        held_share: float,
     ) -> None:
         self._group = group
         self._source = source
         self._target = target
         self._consumer: VirtualConsumer[Any, Any] | None = None
         self._has_committed = False
-        super().__init__(client, name, facts, mean_pause_s=mean_pause_s, repeated_share=repeated_share)
+        super().__init__(
+            client, name, facts, mean_pause_s=mean_pause_s, repeated_share=repeated_share, held_share=held_share
+        )
 
     async def _run(self) -> None:
         consumer = self._consumer = VirtualConsumer(self._client.link, {**_COPYING, "group.id": self._group})
