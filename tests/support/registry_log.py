@@ -40,7 +40,7 @@ class Instance:
     def __init__(self, log: SchemasLog, settings: RegistrySettings | None = None) -> None:
         self.log = log
         self.registry = Registry(settings)
-        self.lines: list[str] = []
+        self.skipped: list[tuple[int, str]] = []
         self._next_offset = 0
         self.follow()
 
@@ -48,9 +48,9 @@ class Instance:
         """Apply the records to come: all, or some."""
         to_come = [record for record in self.log.records if record.offset >= self._next_offset]
         for record in to_come[:count]:
-            line = self.registry.apply(record)
-            if line is not None:
-                self.lines.append(line)
+            reason = self.registry.apply(record)
+            if reason is not None:
+                self.skipped.append((record.offset, reason))
             self._next_offset = record.offset + 1
 
     def perform(self, decision: Decision) -> Any:

@@ -205,7 +205,7 @@ def test_the_ids_of_a_context_end_with_javas_integers(free: Instance) -> None:
     free.set_mode(None, "IMPORT")
     free.register("a", STRING, version=1, id=2**31 - 1)
     free.set_mode(None, "READWRITE")
-    assert answer_or_code(lambda: free.register("a", INT)) == ErrorCode.STORE_ERROR
+    assert refused(lambda: free.register("a", INT)) == (50001, "All ids are given")
 
 
 def test_a_reference_to_the_latest_version_is_stored_with_its_number(instance: Instance) -> None:

@@ -113,9 +113,12 @@ def test_the_record_of_a_second_writer_is_passed_over_and_repaired() -> None:
     second.follow()
     assert answer_or_code(late.answer) == ErrorCode.STORE_ERROR
     first.follow()
-    assert first.lines == [
-        "Skipping the record at offset 1: its id 1 belongs to another schema, version 1 of a; two registries "
-        "wrote at once ({magic=1,keytype=SCHEMA,subject=b,version=1})"
+    assert first.skipped == [
+        (
+            1,
+            "its id 1 belongs to another schema, version 1 of a; two registries wrote at once "
+            "({magic=1,keytype=SCHEMA,subject=b,version=1})",
+        )
     ]
     assert first.register("b", '"int"')["id"] == 2
     assert [record.value for record in log.records if b'"subject":"b"' in (record.key or b"")][1] is None
@@ -139,4 +142,4 @@ def test_a_version_that_a_second_writer_overwrites_stays_what_was_answered() -> 
     first.log.append(first.registry.repairs())
     after_compaction = Instance(SchemasLog(log.compacted()))
     assert after_compaction.registry.subject_versions.get("a", "1")["schema"] == '"long"'
-    assert after_compaction.lines == []
+    assert after_compaction.skipped == []

@@ -32,6 +32,7 @@ def all_rules() -> list[Rule]:
         coordination_limits,
         data_rights,
         epochs,
+        registry,
         tls,
         transaction_coordinator,
         transactions,
@@ -47,6 +48,7 @@ def all_rules() -> list[Rule]:
         data_rights.RULES,
         broker_limits.RULES,
         epochs.RULES,
+        registry.RULES,
         transactions.RULES,
         transaction_coordinator.RULES,
     )

@@ -39,7 +39,7 @@ class Registry:
         """Apply the next record of the log to the state.
 
         A record that is foreign, damaged, or not allowed is skipped and counted; the answer is
-        a line for the log then. It raises nothing."""
+        the reason then, for a line in the log. It raises nothing."""
         return self._state.apply(record)
 
     def subject_named(self, name: str) -> str:

@@ -9,7 +9,7 @@ form of the other. For that each rule below looks at the state alone, in the ord
 
 A record against the last two, which only a second writer can have written, is passed over, and the
 leader repairs its key. Until then compaction must leave it alone, because it would keep that record
-and drop the one before: the topic's ``min.compaction.lag.ms`` gives the leader its time."""
+and drop the one before. It leaves the newest segment alone, which gives the leader its time."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -53,9 +53,9 @@ class RegistryState:
     # The log
 
     def apply(self, record: LogRecord) -> str | None:
-        """Apply the next record; the answer is a line for the log when it was skipped."""
+        """Apply the next record; the answer is why it was skipped, if it was."""
         if record.key is None:
-            return self._skipped(record, "it has no key")
+            return self._skipped("it has no key")
         try:
             key = decode_schemas_key(record.key)
             if record.value is None:
@@ -65,11 +65,11 @@ class RegistryState:
                 self._appliers[key.type](key, value, record.timestamp_ms)
         except _SecondWriterError as error:
             self._to_repair[record.key] = error.key
-            return self._skipped(record, str(error))
+            return self._skipped(str(error))
         except InvalidLevelError as error:
-            return self._skipped(record, f"{error} is no level of compatibility")
+            return self._skipped(f"{error} is no level of compatibility")
         except ShapeError as error:
-            return self._skipped(record, str(error))
+            return self._skipped(str(error))
         self._to_repair.pop(record.key, None)
         self._note_form(key, record.key, is_there=record.value is not None)
         return None
@@ -256,9 +256,9 @@ class RegistryState:
         stored = self.stored(key.name or "", key.version)
         return None if stored is None else stored.encode()
 
-    def _skipped(self, record: LogRecord, reason: str) -> str:
+    def _skipped(self, reason: str) -> str:
         self.skipped_records += 1
-        return f"Skipping the record at offset {record.offset}: {reason}"
+        return reason
 
 
 class _SecondWriterError(Exception):
