@@ -51,6 +51,8 @@ class Coordinators:
         )
         self.asked: deque[tuple[int, AddPartitionsToTxnRequest]] = deque()
         """The requests without an answer: the broker that each is for, and its message."""
+        self.turns = 0
+        """How often others had their turn."""
         self._waiting: deque[Steps[None]] = deque()
 
     def _start(self, steps: Steps[None]) -> None:
@@ -58,6 +60,7 @@ class Coordinators:
 
     def _take(self, steps: Steps[None], step: object) -> None:
         while step is None:
+            self.turns += 1
             try:
                 step = next(steps)
             except StopIteration:

@@ -135,6 +135,18 @@ def test_a_producer_that_asks_much_does_not_keep_others_waiting() -> None:
     assert len(asking.answers) == 1_511
 
 
+def test_an_answer_about_many_partitions_is_read_in_slices() -> None:
+    """A request of a client may have thousands."""
+    asking = Asking(0)
+    partitions = [TopicPartition("t", number) for number in range(2_000)]
+    asking.verify(producer(), *partitions)
+    before = asking.coordinators.turns
+    refused = dict.fromkeys(partitions[::2], E.TRANSACTION_ABORTABLE)
+    asking.coordinators.confirm(refused)
+    assert asking.coordinators.turns - before > 7
+    assert asking.answers == [("", refused)]
+
+
 def test_a_question_that_follows_from_the_answer_of_another_is_asked() -> None:
     """A connection's next request may wait for the one whose question is out of date."""
     asking = Asking(0)

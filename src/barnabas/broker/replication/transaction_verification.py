@@ -56,6 +56,7 @@ QUESTIONS_OF_BROKERS = 4
 """The first version of AddPartitionsToTxn that asks about the transactions of others."""
 _MOST_TRANSACTIONS = 1_000
 """Most transactions in one request."""
+_PARTITIONS_A_STEP = 256
 
 PASSING_ERRORS = frozenset(
     (
@@ -227,7 +228,8 @@ class AddPartitionsToTxnManager:
                 elif transactional_id not in results:
                     question.fail(ErrorCode.UNKNOWN_SERVER_ERROR)
                 else:
-                    question.done(_codes(question, results[transactional_id]))
+                    codes = yield from _codes(question, results[transactional_id])
+                    question.done(codes)
                 yield None
         coordinator.is_asked = False
 
@@ -252,18 +254,20 @@ def _of_all(code: int) -> ErrorCode:
     return ErrorCode.INVALID_TXN_STATE if error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED else error
 
 
-def _codes(question: _Question, result: AddPartitionsToTxnResult) -> Codes:
+def _codes(question: _Question, result: AddPartitionsToTxnResult) -> Steps[Codes]:
     """The partitions that a coordinator does not confirm.
 
     One that it says nothing of is none that it has confirmed."""
     codes = dict.fromkeys(question.partitions, ErrorCode.UNKNOWN_SERVER_ERROR)
     for topic in result.topic_results:
-        for partition in topic.results_by_partition:
+        for at, partition in enumerate(topic.results_by_partition, 1):
             topic_partition = TopicPartition(topic.name, partition.partition_index)
             if partition.partition_error_code == ErrorCode.NONE:
                 codes.pop(topic_partition, None)
             elif topic_partition in codes:
                 codes[topic_partition] = _of_partition(partition.partition_error_code, question.producer)
+            if not at % _PARTITIONS_A_STEP:
+                yield None
     return codes
 
 
