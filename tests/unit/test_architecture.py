@@ -65,6 +65,7 @@ EDGE_PATHS = (
     "registry/http/forwarding.py",
     "registry/http/service.py",
     "registry/server.py",
+    "registry/storage/cluster_acls.py",
     "registry/storage/elector.py",
     "registry/storage/reader.py",
     "registry/storage/service.py",

@@ -14,8 +14,10 @@ from typing import Self
 from barnabas.base.errors import BarnabasError
 from barnabas.net.web_access import web_tls
 from barnabas.registry.core.registry import Registry
+from barnabas.registry.http.rights import AclRights
 from barnabas.registry.http.service import HttpService
 from barnabas.registry.settings import ServerSettings, parse_server_settings
+from barnabas.registry.storage.cluster_acls import ClusterAcls
 from barnabas.registry.storage.identity import RegistryIdentity
 from barnabas.registry.storage.service import SchemaStore
 
@@ -39,6 +41,7 @@ class RegistryServer:
         self._tls = web_tls(self._settings.values, self._settings.listeners)
         self._store: SchemaStore | None = None
         self._http: HttpService | None = None
+        self._acls: ClusterAcls | None = None
         self.identity: RegistryIdentity | None = None
         """Where the other instances reach this one, once it listens."""
         self.ports: tuple[int, ...] = ()
@@ -62,7 +65,14 @@ class RegistryServer:
         settings = self._settings
         try:
             self._store = store = SchemaStore(settings.store, Registry(settings.registry))
-            self._http = http = HttpService(store, settings.access, settings.http)
+            rights = None
+            if settings.acl_super_users is not None:
+                self._acls = acls = ClusterAcls(
+                    settings.store.bootstrap_servers, settings.store.properties, settings.acl_super_users
+                )
+                await acls.start()
+                rights = AclRights(lambda: acls.authorizer, store.registry)
+            self._http = http = HttpService(store, settings.access, settings.http, rights)
             try:
                 self.ports = tuple(http.bind(settings.listeners))
             except OSError as error:
@@ -104,6 +114,8 @@ class RegistryServer:
         http, self._http = self._http, None
         if http is not None:
             await http.close()
+        if self._acls is not None:
+            await self._acls.close()
         if self._store is not None:
             await self._store.close()
 

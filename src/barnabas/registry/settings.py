@@ -75,6 +75,8 @@ _OWN = (
     Setting("request.timeout.ms", Kind.INT, "60000", "How long a request may take", at_least(100)),
     Setting("size.limit.filter.max.request.body.size", Kind.INT, "4194304", "The largest body in bytes", at_least(1)),
     Setting("read.only", Kind.BOOLEAN, "false", "Whether this instance refuses all that writes"),
+    Setting("authorization.acls", Kind.BOOLEAN, "false", "Whether users need the cluster's rights to topics"),
+    Setting("authorization.super.users", Kind.LIST, "", "Users who need none"),
     Setting("authentication.read.only.users", Kind.LIST, "", "Users who may only read"),
 )
 REGISTRY_SETTINGS = Definitions((*_OWN, *WEB_SETTINGS))
@@ -92,6 +94,7 @@ _REFUSED = {
     "schema.registry.inter.instance.protocol": "use inter.instance.protocol",
     "inter.instance.listener.name": "listeners have no names: use inter.instance.protocol",
     "kafkastore.connection.url": "brokers are named by kafkastore.bootstrap.servers",
+    "authorization.method": "use authorization.acls",
     "authentication.roles": "each user of authentication.users.file may use the registry; see authentication.read.only.users",
 }
 # What these may say without an effect: that nothing is wanted of them.
@@ -117,6 +120,8 @@ class ServerSettings:
     registry: RegistrySettings
     store: StoreSettings
     http: HttpSettings
+    acl_super_users: frozenset[str] | None
+    """The principals that need no rights; None where no user needs any."""
     warnings: tuple[str, ...]
 
 
@@ -146,6 +151,7 @@ def parse_server_settings(texts: Mapping[str, str], read: Callable[[str], Mappin
         registry=_registry_settings(values),
         store=_store_settings(values, client),
         http=_http_settings(values),
+        acl_super_users=_acl_super_users(values),
         warnings=tuple(f"{name} has no effect{'' if name in _WITHOUT_EFFECT else _hint(name)}" for name in unknown),
     )
 
@@ -199,6 +205,17 @@ def _store_settings(values: Values, client: Mapping[str, str]) -> StoreSettings:
         is_eligible=values["leader.eligibility"] and values["master.eligibility"] and not values["read.only"],
         group_timeouts=GroupTimeouts(session_ms, values["kafkagroup.rebalance.timeout.ms"], heartbeat_ms),
     )
+
+
+def _acl_super_users(values: Values) -> frozenset[str] | None:
+    names = values["authorization.super.users"]
+    if not values["authorization.acls"]:
+        if names:
+            raise ConfigError("authorization.super.users is set, and authorization.acls is not true")
+        return None
+    if values["authentication.method"] == "NONE":
+        raise ConfigError("authorization.acls is true, and authentication.method is NONE: no user is known")
+    return frozenset(name if name.startswith("User:") else f"User:{name}" for name in names)
 
 
 def _http_settings(values: Values) -> HttpSettings:

@@ -45,6 +45,8 @@ def registry_properties(
     if security.has_sasl:
         users = str(security.directory / _USERS_FILE)
         properties |= {"authentication.method": "BASIC", "authentication.users.file": users}
+        if security.acls is not None:
+            properties |= {"authorization.acls": "true", "authorization.super.users": ",".join(security.admins)}
     return properties
 
 

@@ -19,7 +19,15 @@ __all__ = ["RegistryPlan", "plan_registry"]
 
 _NAME = "registry"
 _LISTENERS = "listeners"
-_PROTECTING = ("kafkastore.security.", "kafkastore.ssl.", "kafkastore.sasl.", "authentication.", "ssl.", "leader.ssl.")
+_PROTECTING = (
+    "kafkastore.security.",
+    "kafkastore.ssl.",
+    "kafkastore.sasl.",
+    "authentication.",
+    "authorization.",
+    "ssl.",
+    "leader.ssl.",
+)
 
 
 @dataclass(frozen=True, slots=True)

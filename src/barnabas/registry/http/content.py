@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from barnabas.base.json_text import parse_json
 
-__all__ = ["DEFAULT_TYPE", "HttpError", "answer_type", "check_content_type", "error_body", "json_body", "read_json"]
+__all__ = ["DEFAULT_TYPE", "HttpError", "answer_type", "check_content_type", "error_body", "json_body", "read_body"]
 
 DEFAULT_TYPE = "application/vnd.schemaregistry.v1+json"
 _ANSWERED = (
@@ -21,12 +21,15 @@ _MOST_TYPES = 32
 
 
 class HttpError(Exception):
-    """A request that is no request of the API: the status is the code, too."""
+    """A request that is no request of the API, or that the user has no right to.
 
-    def __init__(self, status: int, message: str) -> None:
+    The status is the code, too, unless there is another one."""
+
+    def __init__(self, status: int, message: str, *, code: int = 0) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
+        self.code = code or status
 
 
 def error_body(code: int, message: str) -> bytes:
@@ -77,7 +80,7 @@ def check_content_type(content_type: str | None) -> None:
         raise HttpError(415, "HTTP 415 Unsupported Media Type")
 
 
-def read_json(body: bytes) -> object:
+def read_body(body: bytes) -> object:
     """The document of a body; raises `HttpError` 400, and 422 for none."""
     if not body.strip():
         raise HttpError(422, "the body of the request is empty")

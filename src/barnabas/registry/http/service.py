@@ -29,7 +29,7 @@ from barnabas.registry.http.content import (
     check_content_type,
     error_body,
     json_body,
-    read_json,
+    read_body,
 )
 from barnabas.registry.http.forwarding import FORWARDED, READ_POSITION, LeaderForwarding
 from barnabas.registry.http.operations import OPERATIONS, Call, RestOperation
@@ -146,7 +146,7 @@ class HttpService:
                 logger.warning("%s %s: %s", request.method, request.rel_url, error.message)
             return _error(error.status, int(error.code), error.message)
         except HttpError as error:
-            return _error(error.status, error.status, error.message)
+            return _error(error.status, error.code, error.message)
         except TimeoutError:
             message = f"the request was not answered within request.timeout.ms={self._settings.request_timeout_ms}"
             return _error(500, int(ErrorCode.OPERATION_TIMED_OUT), message)
@@ -163,14 +163,14 @@ class HttpService:
 
     async def _serve(self, operation: RestOperation, request: web.Request) -> web.Response:
         content_type = answer_type(request.headers.get("Accept"))
-        self._check_read_only(operation, request)
+        self._check_read_only(operation)
         body = await self._body(request) if request.method in _WITH_BODY else b""
         call = Call.meant(
             self._store.registry,
             operation,
             request.match_info,
             {name: request.query.getall(name) for name in request.query},
-            read_json(body) if request.method in _WITH_BODY else None,
+            read_body(body) if request.method in _WITH_BODY else None,
         )
         user, host = _user.get(), request.remote or ""
         if self._rights is not None:
@@ -212,13 +212,13 @@ class HttpService:
             await store.catch_up(found.position)
         return web.Response(status=found.status, body=found.body, headers={"Content-Type": found.content_type})
 
-    def _check_read_only(self, operation: RestOperation, request: web.Request) -> None:
+    def _check_read_only(self, operation: RestOperation) -> None:
         if not operation.right.writes:
             return
         if self._settings.is_read_only:
             raise HttpError(403, "this instance is read-only (read.only)")
         if _user.get() in self._settings.read_only_users:
-            raise HttpError(403, f"the user {request['user']} may only read (authentication.read.only.users)")
+            raise HttpError(403, f"the user {_user.get()} may only read (authentication.read.only.users)")
 
     async def _body(self, request: web.Request) -> bytes:
         check_content_type(request.headers.get("Content-Type"))
