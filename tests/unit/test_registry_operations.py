@@ -899,3 +899,29 @@ def test_an_alias_stands_for_another_subject(instance: Instance) -> None:
         "other",
         "",
     ]
+
+
+# Formats
+
+
+def test_a_subject_may_change_its_type_where_no_level_holds(free: Instance) -> None:
+    """The ids of all types count together; a text without a type is of Avro."""
+    free.register("a", STRING)
+    message = 'syntax = "proto3"; message A { string f = 1; }'
+    protobuf = free.register("a", message, schemaType="PROTOBUF")
+    assert (protobuf["id"], protobuf["schemaType"]) == (2, "PROTOBUF")
+    written_otherwise = 'syntax="proto3";\nmessage A {\n  string f = 1;\n}\n'
+    assert free.register("a", written_otherwise, schemaType="PROTOBUF")["id"] == 2
+    assert free.look_up("a", STRING)["version"] == 1
+    free.set_config("a", compatibility="BACKWARD")
+    code, text = refused(lambda: free.register("a", INT))
+    assert (code, "Incompatible because of different schema type" in text) == (40901, True)
+
+
+def test_a_reference_of_protobuf_is_an_import(free: Instance) -> None:
+    """The name of the reference is that of the file."""
+    free.register("person.proto", 'syntax = "proto3"; message Person { string name = 1; }', schemaType="PROTOBUF")
+    team = 'syntax = "proto3"; import "person.proto"; message Team { Person head = 1; }'
+    references = [{"name": "person.proto", "subject": "person.proto", "version": 1}]
+    assert free.register("team", team, schemaType="PROTOBUF", references=references)["id"] == 2
+    assert answer_or_code(lambda: free.register("other", team, schemaType="PROTOBUF")) == ErrorCode.INVALID_SCHEMA
