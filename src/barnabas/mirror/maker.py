@@ -131,7 +131,7 @@ class _Stream:
         )
         self._producer = Producer(producer_properties(settings.producer), serializer=BYTES, key_serializer=BYTES)
         self._topics: frozenset[str] = frozenset()
-        self._has_listed = False
+        self._has_listed = self._has_found_none = False
         self._failure: ClientError | None = None
         self._uncommitted = 0
         self._next_commit = self._next_refresh = 0.0
@@ -182,6 +182,13 @@ class _Stream:
         if known is None:
             return
         wanted = self._settings.topics.choose(known)
+        if not wanted and not self._has_found_none:
+            logger.warning(
+                "Stream %d: no topic that it has the right to describe matches %s yet",
+                self.number,
+                self._settings.topics,
+            )
+        self._has_found_none = not wanted
         if self._link is not None:
             wanted = frozenset(filter(self._link.policy.may_copy, wanted | ({HEARTBEATS} & known.keys())))
             try:

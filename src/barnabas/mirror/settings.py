@@ -59,6 +59,9 @@ class TopicFilter:
         ]
         """What is probably not meant."""
 
+    def __str__(self) -> str:
+        return self._include.pattern
+
     def matches(self, topic: str) -> bool:
         """Whether the topic is mirrored."""
         if topic in _INTERNAL_TOPICS or not self._include.fullmatch(topic):

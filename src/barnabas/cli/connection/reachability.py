@@ -130,18 +130,27 @@ def topics_of(consumer: "Consumer[Any, Any]", deadline: "Deadline") -> dict[str,
 
 
 def existing_partitions(
-    consumer: "Consumer[Any, Any]", topic: str, wanted: int | None, deadline: "Deadline"
+    consumer: "Consumer[Any, Any]",
+    properties: Mapping[str, Any],
+    topic: str,
+    wanted: int | None,
+    deadline: "Deadline",
 ) -> list[TopicPartition]:
     """All partitions of a topic, or the ``wanted`` one.
 
     Raises an error for a topic or a partition that does not exist."""
     from barnabas.base.hints import did_you_mean
+    from barnabas.cli.connection.suggestions import refuse_hidden
     from barnabas.client.errors import refusal
     from barnabas.wire.kafka.errors import ErrorCode
 
     topics = topics_of(consumer, deadline)
     count = topics.get(topic)
     if count is None:
+        connection = admin_connection("", properties, deadline.left_s())
+        if connection is not None:
+            with connection:
+                refuse_hidden(connection, topic)
         hint = f"topic {topic} does not exist{did_you_mean(topic, topics)}"
         raise refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, hint)
     if wanted is not None and not 0 <= wanted < count:

@@ -10,8 +10,9 @@ from barnabas.cli.output.colours import print_warning
 from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = ["key_hint", "topic_hint", "warn_of_unknown", "with_suggestion"]
+__all__ = ["key_hint", "refuse_hidden", "topic_hint", "warn_of_unknown", "with_suggestion"]
 
+_TOPIC_NAME = re.compile(r"[\w.-]+", re.ASCII)
 _UNKNOWN_KEY = re.compile(r"Unknown \w+ config name: (\S+)")
 
 
@@ -21,6 +22,23 @@ def topic_hint(connection: AdminConnection, topic: str) -> str:
         return did_you_mean(topic, [each.name or "" for each in connection.metadata().topics])
     except BarnabasError:
         return ""
+
+
+def refuse_hidden(connection: AdminConnection, text: str | None) -> None:
+    """Raise `AuthorizationError` for a topic that no list has because it may not be described.
+
+    Brokers say so where it is named. Does nothing for a regular expression."""
+    if text is None or not _TOPIC_NAME.fullmatch(text):
+        return
+    from barnabas.client.admin.topics import describe_topics
+    from barnabas.client.errors import AuthorizationError, ClientError
+
+    try:
+        describe_topics(connection, [text])
+    except AuthorizationError:
+        raise
+    except ClientError:
+        return
 
 
 def key_hint(message: str) -> str:

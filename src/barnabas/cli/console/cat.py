@@ -96,7 +96,7 @@ def _consume(given: argparse.Namespace, properties: dict[str, str], deadline: De
         if given.G:
             consumer.subscribe([given.topic])
         else:
-            partitions = existing_partitions(consumer, given.topic, given.p, deadline)
+            partitions = existing_partitions(consumer, properties, given.topic, given.p, deadline)
             marks, code = bounds_of(consumer, properties, partitions, deadline, waits=not given.e, is_last=True)
             starts = {topic_partition: _start(given.o, *mark) for topic_partition, mark in marks.items()}
             ends = {

@@ -53,7 +53,7 @@ def main(argv: list[str]) -> int:
             print_lines(record_text(record, pretty=pretty))
 
     with Consumer(properties, deserializer=BYTES, key_deserializer=BYTES) as consumer:
-        partitions = existing_partitions(consumer, given.topic, given.partition, deadline)
+        partitions = existing_partitions(consumer, properties, given.topic, given.partition, deadline)
         since_ms = None if given.since is None else parse_time_ms(given.since, datetime.now().astimezone(), "--since")
         ends, code = bounds_of(
             consumer, properties, partitions, deadline, waits=not given.no_follow, is_last=since_ms is None

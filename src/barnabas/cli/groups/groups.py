@@ -86,7 +86,9 @@ def _seek(connection: AdminConnection, group: str, topics: list[str], to: str, *
     else:
         partitions = sorted(before)
     if not partitions:
-        raise BarnabasError(f"group {group} has no offsets: name its topics with --topic")
+        raise BarnabasError(
+            f"group {group} has no offsets of topics that you have the right to describe: name its topics with --topic"
+        )
     wanted = _offsets(connection, partitions, to)
     for partition, code in alter_group_offsets(connection, group, wanted).items():
         if code:

@@ -20,6 +20,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.base.numbers import whole_number
 from barnabas.cli.connection.connect import connect
 from barnabas.cli.connection.incomplete import Gaps
+from barnabas.cli.connection.suggestions import refuse_hidden
 from barnabas.cli.options.json_files import compact, duplicates, read_document
 from barnabas.cli.options.tool_parser import (
     ToolParser,
@@ -276,6 +277,8 @@ def _verify(connection: AdminConnection, given: argparse.Namespace, say: Say) ->
     plan = _plan(given)
     under_way = list_reassignments(connection)
     existing = {topic.name for topic in describe_topics(connection)}
+    for topic in sorted(set(plan.topics) - existing):
+        refuse_hidden(connection, topic)
     current = _current_assignment(connection, sorted(existing.intersection(plan.topics)))
     partitions = []
     say("Status of partition reassignment:")

@@ -22,6 +22,7 @@ from barnabas.base.files import FileSlice
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.connection.connect import connect
 from barnabas.cli.connection.incomplete import Gaps
+from barnabas.cli.connection.suggestions import refuse_hidden
 from barnabas.cli.options.json_files import compact
 from barnabas.cli.options.tool_parser import ToolParser, add_connection_options, add_output_option
 from barnabas.cli.output.terminal import print, print_document
@@ -52,6 +53,8 @@ def main(argv: list[str]) -> int:
     pattern = _pattern(given.topics_include or given.topic_white_list or ".*")
     with connect(given, "barnabas-replica-verification") as connection:
         topics = [topic for topic in describe_topics(connection) if pattern.fullmatch(topic.name)]
+        if not topics:
+            refuse_hidden(connection, given.topics_include or given.topic_white_list)
         gaps = Gaps(connection)
         comparisons, ends = _begin(connection, topics, given.time, gaps)
         code = gaps.report()

@@ -11,6 +11,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.base.numbers import whole_number
 from barnabas.cli.connection.connect import connect
 from barnabas.cli.connection.incomplete import Gaps
+from barnabas.cli.connection.suggestions import refuse_hidden
 from barnabas.cli.options.tool_parser import ToolParser, add_connection_options, add_output_option
 from barnabas.cli.output.tables import print_json
 from barnabas.cli.output.terminal import print
@@ -80,6 +81,7 @@ def _print_offsets(connection: AdminConnection, given: argparse.Namespace, wante
         if wanted(partition)
     ]
     if not partitions:
+        refuse_hidden(connection, given.topic)
         hint = did_you_mean(given.topic, [topic.name for topic in topics]) if given.topic else ""
         raise BarnabasError(f"Could not match any topic-partitions with the specified filters{hint}")
     outcomes = offsets_in_part(connection, dict.fromkeys(partitions, timestamp), is_last=True)

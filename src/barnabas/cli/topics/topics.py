@@ -14,7 +14,7 @@ from barnabas.base.numbers import whole_number
 from barnabas.cli.connection.connect import connect
 from barnabas.cli.connection.incomplete import Gaps
 from barnabas.cli.connection.properties import key_values
-from barnabas.cli.connection.suggestions import with_suggestion
+from barnabas.cli.connection.suggestions import refuse_hidden, with_suggestion
 from barnabas.cli.options.tool_parser import ToolParser, add_connection_options, add_output_option
 from barnabas.cli.output.colours import print_warning
 from barnabas.cli.output.tables import print_json
@@ -122,6 +122,7 @@ def _matching(connection: AdminConnection, given: argparse.Namespace) -> list[To
 def _existing(connection: AdminConnection, given: argparse.Namespace) -> list[TopicDescription]:
     found = _matching(connection, given)
     if given.topic and not found and not given.if_exists:
+        refuse_hidden(connection, given.topic)
         hint = did_you_mean(given.topic, [topic.name for topic in describe_topics(connection)])
         raise BarnabasError(f"Topic '{given.topic}' does not exist as expected{hint}")
     return found

@@ -21,7 +21,7 @@ from barnabas.cli.trials.java_dates import java_date
 from barnabas.cli.trials.verifiable_output import StopSignals
 from barnabas.client.codecs import BYTES
 from barnabas.client.consumer.consumer import Consumer
-from barnabas.client.errors import ClientError, FencedError
+from barnabas.client.errors import AuthorizationError, ClientError, FencedError
 from barnabas.client.producer.producer import Producer
 from barnabas.client.records import Record
 
@@ -137,7 +137,7 @@ class _Copier:
         except FencedError:
             raise
         except ClientError as error:
-            if error.fatal:
+            if error.fatal or _is_refused(error):
                 raise
             self._abort()
             return
@@ -182,6 +182,15 @@ class _Copier:
             "remaining": self._remaining,
         }
         print(json.dumps(status, separators=(",", ":")))
+
+
+def _is_refused(error: BaseException | None) -> bool:
+    """Whether a right is missing: the next attempt would fail in the same way."""
+    while error is not None:
+        if isinstance(error, AuthorizationError):
+            return True
+        error = error.__cause__
+    return False
 
 
 def _parser() -> ToolParser:
