@@ -18,7 +18,7 @@ from barnabas.client import (
     UnknownSchemaError,
     UnsupportedSchemaError,
 )
-from barnabas.client.codecs import Place, RecordCodec
+from barnabas.client.codecs import RecordCodec, RecordPlace
 from barnabas.client.registry import SchemaReference
 from barnabas.testing import Cluster
 from support.registry import RegistryForTests, with_id
@@ -172,13 +172,13 @@ def test_the_id_of_a_schema_may_stand_in_a_header() -> None:
     client: Any = schemas._serializers()._client
     guid = b"\1" + uuid.UUID(client.get_latest_version("counts-value").guid).bytes
     headers = [("other", b"x"), ("__value_schema_id", guid)]
-    assert codec.decode_at(b"\x0e", Place("counts", False, headers)) == 7
-    assert codec.decode_at(b"\x0e", Place("counts", True, [("__key_schema_id", guid)])) == 7
+    assert codec.decode_at(b"\x0e", RecordPlace("counts", False, headers)) == 7
+    assert codec.decode_at(b"\x0e", RecordPlace("counts", True, [("__key_schema_id", guid)])) == 7
     assert codec.decode(guid + b"\x0e") == 7
     with pytest.raises(ClientError, match="does not begin with a schema's id"):
-        codec.decode_at(b"\x0e", Place("counts", True, headers))
+        codec.decode_at(b"\x0e", RecordPlace("counts", True, headers))
     with pytest.raises(ClientError, match="does not begin with a schema's id"):
-        codec.decode_at(b"\x0e", Place("counts", False, [("__value_schema_id", b"\1\2")]))
+        codec.decode_at(b"\x0e", RecordPlace("counts", False, [("__value_schema_id", b"\1\2")]))
 
 
 def test_a_value_without_bytes_is_read() -> None:

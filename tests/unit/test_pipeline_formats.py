@@ -19,7 +19,7 @@ descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
 pytest.importorskip("pyspark")
 
 from barnabas.pipelines.formats.decoders import CORRUPT, decode_values  # noqa: E402
-from barnabas.pipelines.formats.schemas import DecodingError, RegistryError, open_decoder  # noqa: E402
+from barnabas.pipelines.formats.schemas import DecodingError, SchemaLookupError, open_decoder  # noqa: E402
 from barnabas.pipelines.specification.spec import SpecError, parse  # noqa: E402
 from support.registry import RegistryForTests, serving, with_id  # noqa: E402
 
@@ -216,7 +216,7 @@ def test_a_registry_that_is_away_ends_the_task_and_makes_no_bad_rows(monkeypatch
     """Else every record would be a dead letter."""
     monkeypatch.setattr("time.sleep", lambda _: None)
     decode = open_decoder("avro", None, "http://127.0.0.1:9", None)
-    with pytest.raises(RegistryError, match="no schema 1: the registry at http://127.0.0.1:9 does not answer"):
+    with pytest.raises(SchemaLookupError, match="no schema 1: the registry at http://127.0.0.1:9 does not answer"):
         decode(with_id(1, b""))
 
 
@@ -233,7 +233,7 @@ def test_an_answer_that_is_not_a_registrys_makes_no_bad_rows(
 ) -> None:
     """A wrong port or path, say: only the registry's own word makes an id unknown."""
     monkeypatch.setattr("time.sleep", lambda _: None)
-    with serving(answer) as address, pytest.raises(RegistryError, match=problem):
+    with serving(answer) as address, pytest.raises(SchemaLookupError, match=problem):
         open_decoder("avro", None, address.replace("//", "//ann:s3cret@"), None)(with_id(1, b""))
 
 

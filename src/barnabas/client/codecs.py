@@ -41,9 +41,9 @@ __all__ = [
     "Decoder",
     "Deserializer",
     "Encoder",
-    "Place",
     "RecordCodec",
     "RecordDecoder",
+    "RecordPlace",
     "Serializer",
     "decoded",
     "decoder",
@@ -89,7 +89,7 @@ class Codec(Generic[V]):
         return self.name
 
 
-class Place(NamedTuple):
+class RecordPlace(NamedTuple):
     """Where a key or a value stands, for codecs that ask: its record's topic and headers.
 
     "" is a topic that is not known. Headers are given to decoders only."""
@@ -105,8 +105,8 @@ class RecordCodec(Codec[V]):
 
     Producers and consumers call ``encode_at`` and ``decode_at`` instead of the other two."""
 
-    encode_at: Callable[[V, Place], bytes | None]
-    decode_at: Callable[[bytes, Place], V]
+    encode_at: Callable[[V, RecordPlace], bytes | None]
+    decode_at: Callable[[bytes, RecordPlace], V]
 
     def __repr__(self) -> str:
         return self.name
@@ -202,7 +202,7 @@ def encoder(given: Any, name: str = "serializer.class") -> Callable[..., bytes |
         if value is None:
             return None
         try:
-            return made(value) if made_at is None else made_at(value, Place(topic, is_key))
+            return made(value) if made_at is None else made_at(value, RecordPlace(topic, is_key))
         except SerializationError:
             raise
         except Exception as error:  # the user's code may raise anything
@@ -220,11 +220,11 @@ class RecordDecoder:
         self._decode_at, self._is_key = codec.decode_at, is_key
 
     def __call__(self, data: bytes) -> Any:
-        return self._decode_at(data, Place(is_key=self._is_key))
+        return self._decode_at(data, RecordPlace(is_key=self._is_key))
 
     def at(self, data: bytes, topic: str, headers: Sequence[tuple[str, bytes | None]]) -> Any:
         """What the bytes are in a record of the topic with these headers."""
-        return self._decode_at(data, Place(topic, self._is_key, headers))
+        return self._decode_at(data, RecordPlace(topic, self._is_key, headers))
 
 
 def decoder(given: Any, name: str = "deserializer.class") -> Decoder | None:

@@ -31,7 +31,8 @@ _PYTHON_ERROR = re.compile(r"^\s*([A-Za-z_][\w.]*\.)?([A-Za-z_]\w*(?:Error|Excep
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\] ")
 _SQL_STATE = re.compile(r"\s*SQLSTATE: \w+.*$")
 _OURS = (
-    *("BarnabasError", "ConfigError", "ClusterError", "DataLossError", "PipelineError", "RegistryError"),
+    *("BarnabasError", "ConfigError", "ClusterError", "DataLossError", "PipelineError", "SchemaLookupError"),
+    *("UnwritableColumnError", "UnwritableRowError"),
     *("AuthenticationError", "ConfigurationError", "ConnectError"),
 )
 _TRACEBACK = "Traceback (most recent call last)"

@@ -4,7 +4,8 @@ It looks for a ``$ref`` that no reference of the schema explains on the web. A s
 registry, and must not make those who read it ask a server of its author's choice: such a ``$ref``
 is an error here.
 
-Confluent's client has KafkaJsonSchemaSerializer and KafkaJsonSchemaDeserializer.
+Kafka has no counterpart; Confluent's client has KafkaJsonSchemaSerializer and
+KafkaJsonSchemaDeserializer.
 """
 
 from typing import Any

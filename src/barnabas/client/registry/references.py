@@ -5,7 +5,7 @@ refer to others again. What a registry answers is not trusted: references in a c
 them, and too many ways through them are refused, because the libraries that follow them would not
 come to an end.
 
-Confluent's client has SchemaReference for this.
+Kafka has no counterpart; Confluent's client has SchemaReference.
 """
 
 from collections.abc import Callable, Mapping

@@ -175,6 +175,30 @@ class SchemaRegistry:
                 self._versions[key] = self._requests.ask(path)
         return self._versions[key]
 
+    def latest(self, subject: str, *, form: str = "") -> dict[str, Any]:
+        """The registry's document of a subject's latest version; raises `UnknownSchemaError` for a
+        subject without one."""
+        if self._requests is None:
+            return self._serializers().mocked_version(subject, "latest")
+        path = f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/latest{_query(format=form)}"
+        return self._requests.ask(path)
+
+    def incompatibilities(self, subject: str, schema: str, schema_type: str = "AVRO") -> list[str]:
+        """Why the registry would not take a schema as the next version; empty if it would.
+
+        Nothing is registered."""
+        if self._requests is None:
+            return []  # it takes all
+        path = f"/compatibility/subjects/{urllib.parse.quote(subject, safe='')}/versions/latest?verbose=true"
+        try:
+            found = self._requests.ask(path, {"schema": schema, "schemaType": schema_type})
+        except UnknownSchemaError:
+            return []
+        if found.get("is_compatible") is True:
+            return []
+        messages = found.get("messages")
+        return [str(each) for each in messages] if isinstance(messages, list) and messages else ["it is not compatible"]
+
     def references(self, what: str, document: Mapping[str, Any], *, form: str = "") -> dict[str, str]:
         """The texts of all schemas that a document of `schema` refers to, by name, those that
         others refer to first.

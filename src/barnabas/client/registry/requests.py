@@ -7,7 +7,7 @@ password.
 `RegistryRequests` has the methods that confluent-kafka's client expects of its own REST client, so
 that all requests, whoever makes them, go this way.
 
-Confluent's client has RestService for this.
+Kafka has no counterpart; Confluent's client has RestService.
 """
 
 import json
@@ -100,7 +100,8 @@ class RegistryRequests:
             refused = f"the registry at {address} refuses {_what(path)}: {reason}"
             if error.code >= 500 or error.code == _TOO_MANY_REQUESTS:
                 raise ConnectError(refused) from None
-            unknown = _NO_SUCH_VERSION if _BY_VERSION.match(path) else (_NO_SUCH_SCHEMA,)
+            is_of_version = _BY_VERSION.match(path) or path.startswith("/compatibility/")
+            unknown = _NO_SUCH_VERSION if is_of_version else (_NO_SUCH_SCHEMA,)
             if error.code == _NOT_FOUND and _code(said) in unknown:
                 raise UnknownSchemaError(refused) from None
             raise ConfigurationError(refused) from None

@@ -11,7 +11,7 @@ confluent-kafka registers, looks up, resolves, migrates and encodes. Around it s
 - ``$ref`` of JSON Schema, which is looked for among a schema's references and nowhere else: a
   schema must not make its reader ask a server of somebody's choice.
 
-Confluent's client has AbstractKafkaSchemaSerDe for this.
+Kafka has no counterpart; Confluent's client has AbstractKafkaSchemaSerDe.
 """
 
 import base64
@@ -31,7 +31,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from confluent_kafka.serialization import SerializationError as ConfluentSerializationError
 
 from barnabas.base.json_text import parse_json
-from barnabas.client.codecs import Place, RecordCodec
+from barnabas.client.codecs import RecordCodec, RecordPlace
 from barnabas.client.errors import ClientError, ConfigurationError, SerializationError
 from barnabas.client.registry.avro_bounds import avro_bounds
 from barnabas.client.registry.references import SchemaReference, UnsupportedSchemaError
@@ -68,7 +68,7 @@ class SchemaSource(Protocol):
 class _Context(SerializationContext):
     """A place as confluent-kafka has it, and how many bytes were put behind the value."""
 
-    def __init__(self, place: Place, padding: int = 0) -> None:
+    def __init__(self, place: RecordPlace, padding: int = 0) -> None:
         field = MessageField.KEY if place.is_key else MessageField.VALUE
         super().__init__(place.topic, field, list(place.headers))
         self.padding = padding
@@ -199,7 +199,7 @@ class Serializers:
         found: dict[str, Any] = _asked(lambda: self._client.get_schema(schema_id), f"schema {schema_id}").to_dict()
         return found
 
-    def mocked_version(self, subject: str, version: int) -> dict[str, Any]:
+    def mocked_version(self, subject: str, version: int | str) -> dict[str, Any]:
         found = _asked(lambda: self._client.get_version(subject, version, True), f"version {version} of {subject}")
         document: dict[str, Any] = found.to_dict()
         return document
@@ -277,7 +277,7 @@ class _Guard:
     # The codec
 
     def codec(self, name: str, write: Any, read: Any) -> RecordCodec[Any]:
-        def encode(value: Any, place: Place) -> bytes:
+        def encode(value: Any, place: RecordPlace) -> bytes:
             if self._message is not None and not isinstance(value, self._message):
                 raise SerializationError(f"a {type(value).__name__} is not a {self._message.__name__}")
             data: bytes = _asked(lambda: write(value, _Context(place)), self._named())
@@ -288,14 +288,14 @@ class _Guard:
                 self._is_written.add(schema_id)
             return data
 
-        def decode(data: bytes, place: Place) -> Any:
+        def decode(data: bytes, place: RecordPlace) -> Any:
             padding = max(0, _LEAST_BYTES - len(data))
             return _asked(lambda: read(data + b"\0" * padding, _Context(place, padding)), self._named())
 
         return RecordCodec(
             f"{name}({self._named()})",
-            lambda value: encode(value, Place()),
-            lambda data: decode(data, Place()),
+            lambda value: encode(value, RecordPlace()),
+            lambda data: decode(data, RecordPlace()),
             encode,
             decode,
         )

@@ -31,6 +31,8 @@ from barnabas.pipelines.cluster.offsets import Offsets, to_json
 from barnabas.pipelines.cluster.options import SourceOptions, client_config, connection_properties
 from barnabas.pipelines.connector.flow_options import source_options
 from barnabas.pipelines.errors import reason_of, secrets_hidden
+from barnabas.pipelines.formats.encoders import WantedSchema, try_schema
+from barnabas.pipelines.formats.strict_values import types_of
 from barnabas.pipelines.frames import transforms
 from barnabas.pipelines.frames.plans import output_mode
 from barnabas.pipelines.frames.views import Views, build_views, source_rows
@@ -38,7 +40,7 @@ from barnabas.pipelines.outputs.declared import OutputError
 from barnabas.pipelines.outputs.registry import inspect_output, sink_name
 from barnabas.pipelines.outputs.sql import check_columns
 from barnabas.pipelines.specification.model import MODEL_VERSION
-from barnabas.pipelines.specification.spec import Flow, FunctionSink, Lookup, Source, TopicSink
+from barnabas.pipelines.specification.spec import POSITION, Flow, FunctionSink, Lookup, Source, TopicSink
 from barnabas.pipelines.values.arrow_values import shown_rows
 
 __all__ = ["Finding", "compacted_topics", "latest_offsets", "preview_rows", "source_cluster", "try_flow"]
@@ -191,6 +193,8 @@ def _findings(spark: SparkSession, flow: Flow) -> Iterator[Finding]:
         if isinstance(sink, TopicSink):
             kafka = {**sink.kafka, "bootstrap.servers": sink.bootstrap_servers}
             yield _target(f"sink {sink_name(sink)}", kafka, sink.topic)
+            if sink.format is not None and types is not None:
+                yield _try(f"schema of {sink_name(sink)}", partial(_schema, sink, flow, types))
         else:
             yield _try(f"sink {sink_name(sink)}", partial(_sink, sink, flow, types))
     for table in filter(None, map(_as_source, flow.lookups)):
@@ -320,6 +324,15 @@ def _sink(sink: Any, flow: Flow, types: dict[str, str] | None) -> Finding:
     if types and state.columns is not None:
         check_columns(sink.table, types, set(state.columns))
     return Finding("ok", what, f"{sink.table} is there")
+
+
+def _schema(sink: TopicSink, flow: Flow, types: dict[str, str]) -> Finding:
+    """Whether the results fit a schema that the registry takes."""
+    is_chosen = not flow.last_aggregate and sink.key != POSITION
+    names = [name for name in types if not (is_chosen and name in POSITION and name not in sink.key)]
+    wanted = WantedSchema.of(sink.topic, sink.format)
+    said = try_schema(wanted, types_of({name: types[name] for name in names}))
+    return Finding("ok", f"schema of {sink_name(sink)}", said)
 
 
 def _rights(source: Source) -> Iterator[Finding]:

@@ -6,6 +6,9 @@ fit. For JSON and CSV `transforms` finds the reason by parsing the value as text
 others it is the reason.
 """
 
+import datetime
+import decimal
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import reduce
@@ -17,6 +20,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
 from pyspark.sql.types import StringType, StructField, StructType, TimestampType, VariantType
 
+from barnabas.base.numbers import NUMBER
 from barnabas.pipelines.formats.declared import CORRUPT, Format
 from barnabas.pipelines.formats.reasons import excerpt, shown
 from barnabas.pipelines.formats.strict_values import (
@@ -335,6 +339,37 @@ def decode_values(values: pa.Array, declared: tuple[Any, ...], kind: pa.StructTy
         return pa.array([_fitting(row, kind) for row in rows], kind)
 
 
+def _fits(value: Any, kind: pa.DataType) -> bool:
+    try:
+        pa.array([value], kind)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return False
+    return True
+
+
+def _of_texts(value: Any, kind: pa.DataType) -> Any:
+    """The value with dates, times without a zone and decimals in the place of texts that are their
+    only form, as in Protobuf; the same object where nothing is to do."""
+    if isinstance(value, str):
+        try:
+            if pa.types.is_date32(kind):
+                return datetime.date.fromisoformat(value)
+            if pa.types.is_timestamp(kind) and not kind.tz:
+                found = datetime.datetime.fromisoformat(value)
+                return found if found.tzinfo is None else value
+            if pa.types.is_decimal128(kind) and re.fullmatch(NUMBER, value):
+                return decimal.Decimal(value)
+        except ValueError:
+            return value
+    if isinstance(value, list) and pa.types.is_list(kind):
+        return [_of_texts(each, kind.value_type) for each in value]
+    if isinstance(value, dict) and pa.types.is_map(kind):
+        return {key: _of_texts(each, kind.item_type) for key, each in value.items()}
+    if isinstance(value, dict) and pa.types.is_struct(kind):
+        return {name: _of_texts(value.get(name), kind.field(name).type) for name in (each.name for each in kind)}
+    return value
+
+
 def _fitting(row: dict[str, Any], kind: pa.StructType) -> dict[str, Any]:
     """The row, with the reason where a value is not of its column's type."""
     from pyspark.sql.pandas.types import from_arrow_type
@@ -346,6 +381,9 @@ def _fitting(row: dict[str, Any], kind: pa.StructType) -> dict[str, Any]:
             pa.array([row.get(field.name)], field.type)
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
             value = row.get(field.name)
+            if (found := _of_texts(value, field.type)) is not value and _fits(found, field.type):
+                result[field.name] = found
+                continue
             if pa.types.is_string(field.type) and not isinstance(value, list | dict | bytes):
                 result[field.name] = str(value)
                 continue

@@ -29,12 +29,14 @@ from barnabas.client.registry.wire_format import split_message_indexes, split_sc
 __all__ = [
     "Decode",
     "DecodingError",
-    "RegistryError",
+    "SchemaLookupError",
     "ValueDecoder",
     "avro_columns",
     "load_avro",
+    "load_avro_document",
     "load_protobuf",
     "open_decoder",
+    "protobuf_class",
     "protobuf_columns",
 ]
 
@@ -56,7 +58,7 @@ class DecodingError(BarnabasError):
     """A value does not fit its schema; the message is the reason of a bad row."""
 
 
-class RegistryError(BarnabasError):
+class SchemaLookupError(BarnabasError):
     """The registry did not answer, or refuses to."""
 
 
@@ -98,7 +100,7 @@ class _Schemas:
 
     def texts(self, schema_id: int, kind: str, *, form: str = "") -> "_SchemaTexts":
         """Raises `DecodingError` for an id that is unknown or of another kind, and for a schema
-        with a rule that is not executed; `RegistryError` if there is no answer."""
+        with a rule that is not executed; `SchemaLookupError` if there is no answer."""
         found = self._ask(schema_id, form)
         if (other := found.kind or kind) != kind:
             raise DecodingError(f"the value's schema {schema_id} is one of {other}, not of {kind}")
@@ -148,10 +150,10 @@ class _Schemas:
                 raise DecodingError(str(error)) from error
             except ConnectError as error:
                 if pause_s is None:
-                    raise RegistryError(f"no schema {schema_id}: {error}") from error
+                    raise SchemaLookupError(f"no schema {schema_id}: {error}") from error
                 time.sleep(pause_s)
             except ClientError as error:
-                raise RegistryError(str(error)) from error
+                raise SchemaLookupError(str(error)) from error
             else:
                 problem = rules_problem(found.get("ruleSet"), writes=False)
                 return _SchemaTexts(str(found["schema"]), named, found.get("schemaType") or "", problem)
@@ -195,6 +197,12 @@ def _split(value: bytes) -> tuple[int, bytes]:
 
 
 # Avro
+
+
+def load_avro_document(path: str) -> Any:
+    """The schema of a file .avsc, as its JSON has it."""
+    load_avro(path)
+    return parse_json(Path(path).read_text(encoding="utf-8"))
 
 
 def load_avro(path: str) -> Any:
@@ -324,6 +332,15 @@ def load_protobuf(path: str, message: str) -> Any:
             f"{path} is no descriptor set: make one with protoc --include_imports --descriptor_set_out"
         ) from error
     return _message_class(list(files.file), message)
+
+
+def protobuf_class(text: str, message: str) -> Any:
+    """The class of a message from its file in base64, which imports Google's files at most."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+    file = FileDescriptorProto()
+    file.ParseFromString(base64.b64decode(text))
+    return _message_class([*_imported_files(file, {}), file], message)
 
 
 def _message_class(files: list[Any], message: str) -> Any:

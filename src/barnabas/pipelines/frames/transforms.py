@@ -7,7 +7,7 @@ for a good one, with ``_barnabas_error``, its class: NO_VALUE, MALFORMED, WRONG_
 NOT_EXPECTED, EXPRESSION, NO_TIME, KEY, NO_KEY or QUARANTINED.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import and_
 from typing import cast
@@ -583,15 +583,22 @@ def latest_per_key(
     return rows.where(F.col(_ROW) == 1).drop(_ROW, *[name for name in POSITION if name not in key])
 
 
-def as_messages(batch: DataFrame, key: Sequence[str], flow_name: str, epoch: int) -> DataFrame:
+def as_messages(
+    batch: DataFrame,
+    key: Sequence[str],
+    flow_name: str,
+    epoch: int,
+    encode: Callable[[Sequence[str], StructType], Column] = json_document,
+) -> DataFrame:
     """Result rows as records: key and value are JSON, the same for a row however
     often its batch is run.
 
     The headers name the flow and the micro-batch: of two records with an equal key and epoch, one
-    is a repetition. A row that is marked as `DELETION_MARK` is a record without a value.
+    is a repetition. A row that is marked as `DELETION_MARK` is a record without a value. ``encode``
+    makes the value of the columns with these names.
     """
     headers = [("barnabas.flow", F.lit(flow_name)), ("barnabas.epoch", F.lit(str(epoch)))]
-    value = json_document([name for name in batch.columns if name != DELETION_MARK], batch.schema)
+    value = encode([name for name in batch.columns if name != DELETION_MARK], batch.schema)
     if DELETION_MARK in batch.columns:
         value = F.when(~F.col(DELETION_MARK), value)
     return batch.select(json_document(key, batch.schema).alias("key"), value.alias("value"), _headers(headers))

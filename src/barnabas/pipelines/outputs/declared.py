@@ -18,6 +18,7 @@ __all__ = [
     "SearchSink",
     "Sink",
     "TableSink",
+    "TopicFormat",
     "TopicSink",
 ]
 
@@ -81,9 +82,25 @@ class DatabaseSink:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicFormat:
+    """How a topic takes results, other than as JSON: with a schema of a registry."""
+
+    type: str
+    """``avro``, ``json-schema`` or ``protobuf``."""
+    registry: str
+    name: str
+    """The full name of the records in the schema."""
+    subject: str
+    schema_file: str | None = None
+    """A schema that is given; else it is made of the columns."""
+    register: bool = True
+    """Whether the schema is registered; else it must be there."""
+
+
+@dataclass(frozen=True, slots=True)
 class TopicSink:
-    """A topic that takes results as JSON, keyed by ``key``: read compacted it holds
-    each result once."""
+    """A topic that takes results as JSON, or as ``format`` says, keyed by ``key``: read compacted
+    it holds each result once."""
 
     topic: str
     key: tuple[str, ...]
@@ -92,6 +109,7 @@ class TopicSink:
     delete_when: str | None = None
     """As in `DatabaseSink`; the record has no value then."""
     order_by: str | None = None
+    format: TopicFormat | None = None
     type: str = "topic"
 
 

@@ -14,11 +14,13 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from barnabas.pipelines.checkpoints.checkpoint import Checkpoint, lost_rows_error
 from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.formats.encoders import WantedSchema, open_encoder
 from barnabas.pipelines.frames.keys import whole_texts, with_equal_keys
 from barnabas.pipelines.frames.ordering import RowVersions, newer_rows, versions_file
 from barnabas.pipelines.frames.transforms import MIXED, as_messages, field_types, latest_per_key, with_deletions
@@ -27,8 +29,9 @@ from barnabas.pipelines.outputs.registry import kind_of, open_output, sink_name
 from barnabas.pipelines.outputs.table import OutputTable
 from barnabas.pipelines.specification.spec import POSITION, Flow
 from barnabas.pipelines.values.arrow_values import require_texts
+from barnabas.pipelines.values.json_documents import json_document
 
-__all__ = ["BatchSink", "open_sinks", "require_batches"]
+__all__ = ["BatchSink", "open_sinks", "require_batches", "topic_values"]
 
 
 class BatchSink(Protocol):
@@ -141,10 +144,12 @@ class _TableWriter:
 
 
 class _TopicWriter:
-    def __init__(self, sink: TopicSink, flow: Flow) -> None:
+    def __init__(self, sink: TopicSink, flow: Flow, results: DataFrame) -> None:
         self._sink = sink
         self._flow = flow
         self._last = _LastRows(sink, flow)
+        # The registry is asked before the first row: it may refuse the schema.
+        self._encode = topic_values(sink, lambda: _without_mark(self._last.of(results)).schema)
 
     def last_epoch(self, query: str) -> int | None:  # noqa: ARG002  # the protocol's
         return None
@@ -155,7 +160,7 @@ class _TopicWriter:
 
     def write(self, batch: DataFrame, query: str, epoch: int) -> None:  # noqa: ARG002  # the protocol's
         rows = self._last.frame(with_deletions(batch, self._sink.delete_when))
-        messages = as_messages(whole_texts(rows), self._sink.key, self._flow.name, epoch)
+        messages = as_messages(whole_texts(rows), self._sink.key, self._flow.name, epoch, self._encode)
         writer = messages.write.format(self._flow.resources.connector).mode("append")
         writer = writer.option("kafka.bootstrap.servers", self._sink.bootstrap_servers).option(
             "topic", self._sink.topic
@@ -167,6 +172,17 @@ class _TopicWriter:
     def close(self) -> None:
         """Producers live in the workers, and no longer than a batch."""
         self._last.close()
+
+
+def topic_values(
+    sink: TopicSink, schema: Callable[[], StructType], *, registers: bool = True
+) -> Callable[[Sequence[str], StructType], Column]:
+    """What makes the values of a topic's records, for rows of a schema.
+
+    Without ``registers`` a schema must be registered already. Raises `PipelineError`."""
+    if sink.format is None:
+        return json_document
+    return open_encoder(WantedSchema.of(sink.topic, sink.format), schema(), registers=registers).column
 
 
 class _FunctionWriter:
@@ -214,7 +230,7 @@ def open_sinks(flow: Flow, results: DataFrame, *, is_stopped: Callable[[], bool]
             if isinstance(sink, FunctionSink):
                 opened.append(_FunctionWriter(sink, flow))
             elif isinstance(sink, TopicSink):
-                opened.append(_TopicWriter(sink, flow))
+                opened.append(_TopicWriter(sink, flow, _static(results)))
             else:
                 table: Any = sink
                 opened.append(_TableWriter(table, flow, _static(results), is_stopped))

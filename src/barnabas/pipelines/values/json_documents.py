@@ -5,7 +5,7 @@ Spark's ``to_json`` writes the key of a map as it is in memory: a time as micros
 days, bytes as an address. Such keys become texts first.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
@@ -19,9 +19,11 @@ __all__ = ["json_document"]
 _WRITTEN_AS_THEY_ARE = (StringType, NumericType, BooleanType)
 
 
-def json_document(names: Sequence[str], schema: StructType) -> Column:
-    """The columns of these names as one JSON object, in their order."""
-    columns = [F.col(f"`{name}`") for name in names]
+def json_document(names: Sequence[str], schema: StructType, instead: Mapping[str, Column] | None = None) -> Column:
+    """The columns of these names as one JSON object, in their order.
+
+    ``instead`` has other forms of some, in which the keys of maps are as they were."""
+    columns = [(instead or {}).get(name, F.col(f"`{name}`")) for name in names]
     fields = [
         _with_text_keys(column, schema[name].dataType).alias(name) for name, column in zip(names, columns, strict=True)
     ]

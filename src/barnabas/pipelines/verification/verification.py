@@ -45,6 +45,7 @@ from barnabas.pipelines.outputs.kind import TableKind
 from barnabas.pipelines.outputs.registry import kind_of, sink_name, table_kind_of
 from barnabas.pipelines.outputs.search import ID_COLUMN
 from barnabas.pipelines.outputs.table import DELETION_MARK
+from barnabas.pipelines.running.batch_sinks import topic_values
 from barnabas.pipelines.running.run import run_on
 from barnabas.pipelines.specification.spec import (
     Flow,
@@ -288,7 +289,9 @@ class _Checked:
         """Records as the topic is given them."""
         assert self._rows is not None
         rows = whole_texts(with_deletions(batch, getattr(self._sink, "delete_when", None)))
-        records = as_messages(rows, self._sink.key, self._flow.name, epoch).select("key", "value").toArrow()
+        assert isinstance(self._sink, TopicSink)
+        encode = topic_values(self._sink, lambda: rows.drop(DELETION_MARK).schema, registers=False)
+        records = as_messages(rows, self._sink.key, self._flow.name, epoch, encode).select("key", "value").toArrow()
         keys, values = (records[name].cast(pa.binary()).to_pylist() for name in ("key", "value"))
         self._rows.put(EXPECTED, zip(keys, values, strict=True))
 
