@@ -115,7 +115,7 @@ RULES = [
         "registry/http/operations.py",
         'if "/subjects/{subject}" in operation.path:',
         "if False:",
-        "test_registry_aliases.py::test_an_alias_is_replaced_in_subjects_and_not_in_configurations",
+        "test_registry_paths.py::test_an_alias_is_replaced_in_subjects_and_not_in_configurations",
     ),
     Rule(
         "the policy LOGICAL is refused",

@@ -7,12 +7,16 @@ for every context in a search."""
 import re
 from typing import NamedTuple, Self
 
+from barnabas.registry.errors import ErrorCode, RegistryError
+
 __all__ = [
     "ANY_CONTEXT",
     "DEFAULT_CONTEXT",
     "GLOBAL_CONTEXT",
     "QualifiedSubject",
     "context_of",
+    "context_prefix",
+    "in_context",
     "is_in_scope",
     "is_valid_subject",
     "normalize",
@@ -77,6 +81,21 @@ def context_of(subject: str | None) -> str:
 def qualified_context_of(subject: str | None) -> str:
     """The prefix of a subject's context, as texts of errors have it."""
     return "" if subject is None else QualifiedSubject.parse(subject).qualified_context
+
+
+def context_prefix(name: str) -> str:
+    """The prefix of the names in a context that a path gives, with or without colons and dot.
+
+    Raises RegistryError (400) when the name has a colon inside."""
+    bare = name.removeprefix(":").removesuffix(":")
+    if ":" in bare:
+        raise RegistryError(ErrorCode.BAD_REQUEST, f"Context name '{bare}' cannot contain a colon")
+    return QualifiedSubject(bare if bare.startswith(".") else f".{bare}", "").qualified_context
+
+
+def in_context(prefix: str, name: str) -> str:
+    """A name, or the beginning of one, in a context, unless it names a context itself."""
+    return name if name.startswith((":.", ANY_CONTEXT)) else prefix + name
 
 
 def qualify(parent: str, subject: str) -> QualifiedSubject:

@@ -12,6 +12,7 @@ from barnabas.registry.core.decisions import Answer, Decision
 from barnabas.registry.core.registry import Registry
 from barnabas.registry.core.requests import RegisterRequest
 from barnabas.registry.http.content import HttpError
+from barnabas.registry.http.context_paths import in_path_of_context
 
 __all__ = ["OPERATIONS", "Call", "RestOperation", "Right"]
 
@@ -47,9 +48,11 @@ class Call:
         query: Mapping[str, Sequence[str]],
         body: object,
     ) -> Self:
-        """What a request gives, with the subjects in it that are meant where aliases stand.
+        """What a request gives, with the subjects that are meant: in the context of the path, and
+        those for which aliases stand.
 
         As Confluent's AliasFilter: subjects of configurations and modes have no aliases."""
+        path, query = in_path_of_context(operation.path, path, query)
         if "/subjects/{subject}" in operation.path:
             path = {**path, "subject": registry.subject_named(path["subject"])}
         elif operation.path.startswith("/schemas/ids/") and "subject" in query:

@@ -31,6 +31,7 @@ from barnabas.registry.http.content import (
     json_body,
     read_body,
 )
+from barnabas.registry.http.context_paths import PREFIX, has_paths_in_contexts
 from barnabas.registry.http.forwarding import FORWARDED, READ_POSITION, LeaderForwarding
 from barnabas.registry.http.operations import OPERATIONS, Call, RestOperation
 from barnabas.registry.http.settings import HttpSettings
@@ -118,6 +119,10 @@ class HttpService:
             handler = partial(self._serve, operation)
             add(operation.method, operation.path, handler)
             add(operation.method, f"{operation.path}/", handler)
+            if has_paths_in_contexts(operation.path):
+                add(operation.method, f"{PREFIX}{operation.path}", handler)
+            if operation.path in ("/config/{subject}", "/mode/{subject}"):
+                add(operation.method, f"{PREFIX}{operation.path.removesuffix('/{subject}')}", handler)
         for path, answer in (
             ("/", dict),
             ("/v1/metadata/id", self._cluster),
