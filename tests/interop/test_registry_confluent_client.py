@@ -237,3 +237,21 @@ class TestSerializers:
         assert found is not None
         assert deserialize(found.value, context) == value
         assert registry.get_latest_version(f"{topic}-value").schema.schema_type == kind.upper()
+
+
+def test_a_client_whose_address_names_a_context_works_in_it(cluster: Cluster) -> None:
+    """Its ids, its subjects and its configuration are those of the context."""
+    properties = cluster.registry.client_properties()
+    subject = uuid.uuid4().hex
+    with (
+        SchemaRegistryClient({**properties, "url": f"{properties['url']}/contexts/.team"}) as inside,
+        SchemaRegistryClient(properties) as outside,
+    ):
+        schema_id = inside.register_schema(subject, Schema('"string"'))
+        assert inside.get_schema(schema_id, subject).schema_str == '"string"'
+        assert inside.get_subjects() == [f":.team:{subject}"]
+        assert inside.get_latest_version(subject).version == 1
+        inside.set_config(config=ServerConfig(compatibility=ConfigCompatibilityLevel.NONE))
+        assert outside.get_config(":.team:").compatibility_level == ConfigCompatibilityLevel.NONE
+        assert outside.get_latest_version(f":.team:{subject}").schema_id == schema_id
+        assert ".team" in outside.get_contexts()
