@@ -50,6 +50,9 @@ class StoreReader:
             "enable.partition.eof": "true",  # so that the position passes markers of transactions
             "isolation.level": "read_committed",
             "fetch.min.bytes": "1",
+            # Read ahead little: the state is what needs the memory.
+            "queued.min.messages": "1000",
+            "queued.max.messages.kbytes": "2048",
         }
         self._is_closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="registry-reader", daemon=True)
