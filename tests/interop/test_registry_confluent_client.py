@@ -92,116 +92,115 @@ def error_of(call: Callable[..., Any], *args: Any, **options: Any) -> tuple[int,
     return caught.value.http_status_code, caught.value.error_code
 
 
-class TestSchemas:
-    def test_registered_schema_is_found_by_each_method(self, client: Client, subject: str) -> None:
-        """By its id, its guid, its text, its version, and as the latest."""
-        schema = record("id")
-        schema_id = client.register_schema(subject, schema)
-        full = client.register_schema_full_response(subject, schema)
-        assert full.schema_id == schema_id
-        assert json.loads(client.get_schema(schema_id).schema_str) == json.loads(schema.schema_str)
-        found = client.get_version(subject, 1)
-        assert (found.subject, found.version, found.schema_id) == (subject, 1, schema_id)
-        assert client.get_latest_version(subject).version == 1
-        assert client.lookup_schema(subject, schema).schema_id == schema_id
-        assert client.get_schema_by_guid(found.guid).schema_type == "AVRO"
-        assert subject in client.get_subjects_by_schema_id(schema_id)
-        assert (subject, 1) in [(each.subject, each.version) for each in client.get_schema_versions(schema_id)]
-        assert {"AVRO", "JSON", "PROTOBUF"} <= set(client.get_schema_types())
-
-    def test_same_schema_in_two_subjects_has_one_id(self, client: Client, subject: str) -> None:
-        """And registering it again adds no version."""
-        schema = record("two_subjects")
-        first = client.register_schema(subject, schema)
-
-        assert client.register_schema(f"{subject}-2", schema) == first
-        assert client.register_schema(subject, schema) == first
-        assert client.get_versions(subject) == [1]
-
-    def test_what_is_not_there_is_answered_with_confluents_codes(self, client: Client, subject: str) -> None:
-        """As callers tell them apart."""
-        assert error_of(client.get_schema, 10_000_000) == (404, 40403)
-        assert error_of(client.get_latest_version, subject) == (404, 40401)
-        client.register_schema(subject, record("codes"))
-        assert error_of(client.get_version, subject, 7) == (404, 40402)
-        assert error_of(client.lookup_schema, subject, record("another")) == (404, 40403)
-        assert error_of(client.register_schema, subject, Schema("{}", "AVRO")) == (422, 42201)
-
-    def test_references_are_stored_and_found(self, client: Client, subject: str) -> None:
-        """A schema that another one refers to cannot be deleted for good."""
-        client.register_schema(f"{subject}-money", Schema('{"type":"record","name":"Money","fields":[]}', "AVRO"))
-        reference = SchemaReference("Money", f"{subject}-money", 1)
-        text = '{"type":"record","name":"Sale","fields":[{"name":"price","type":"Money"}]}'
-        schema_id = client.register_schema(subject, Schema(text, "AVRO", [reference]))
-        assert client.get_version(subject, 1).schema.references[0].subject == f"{subject}-money"
-        assert client.get_referenced_by(f"{subject}-money", 1) == [schema_id]
-        assert error_of(client.delete_version, f"{subject}-money", 1) == (422, 42206)
-
-    def test_metadata_finds_the_latest_version_that_has_it(self, client: Client, subject: str) -> None:
-        """Metadata is stored with a schema."""
-        made = record("metadata")
-        metadata = Metadata(None, MetadataProperties({"owner": "sales"}), None)
-        client.register_schema(subject, Schema(made.schema_str, "AVRO", [], metadata))
-        assert client.get_latest_with_metadata(subject, {"owner": "sales"}).version == 1
-        assert error_of(client.get_latest_with_metadata, subject, {"owner": "nobody"})[0] == 404
+def test_registered_schema_is_found_by_each_method(client: Client, subject: str) -> None:
+    """By its id, its guid, its text, its version, and as the latest."""
+    schema = record("id")
+    schema_id = client.register_schema(subject, schema)
+    full = client.register_schema_full_response(subject, schema)
+    assert full.schema_id == schema_id
+    assert json.loads(client.get_schema(schema_id).schema_str) == json.loads(schema.schema_str)
+    found = client.get_version(subject, 1)
+    assert (found.subject, found.version, found.schema_id) == (subject, 1, schema_id)
+    assert client.get_latest_version(subject).version == 1
+    assert client.lookup_schema(subject, schema).schema_id == schema_id
+    assert client.get_schema_by_guid(found.guid).schema_type == "AVRO"
+    assert subject in client.get_subjects_by_schema_id(schema_id)
+    assert (subject, 1) in [(each.subject, each.version) for each in client.get_schema_versions(schema_id)]
+    assert {"AVRO", "JSON", "PROTOBUF"} <= set(client.get_schema_types())
 
 
-class TestSubjects:
-    def test_deleted_versions_and_subjects_stay_until_they_are_deleted_for_good(
-        self, client: Client, subject: str
-    ) -> None:
-        """A soft deletion can be taken back, a hard one not."""
-        client.register_schema(subject, record("a"))
-        client.register_schema(subject, record("a", "b"))
-        assert client.get_versions(subject) == [1, 2]
-        assert client.delete_version(subject, 1) == 1
-        assert client.get_versions(subject) == [2]
-        assert client.delete_version(subject, 1, permanent=True) == 1
-        assert error_of(client.delete_subject, subject, permanent=True) == (404, 40405)
-        assert client.delete_subject(subject) == [2]
-        assert subject not in client.get_subjects()
-        assert subject in client.get_subjects(deleted=True)
-        assert client.get_subjects(subject_prefix=subject[:12], deleted=True) == [subject]
-        assert client.delete_subject(subject, permanent=True) == [2]
-        assert subject not in client.get_subjects(deleted=True)
-        assert "." in client.get_contexts()
+def test_same_schema_in_two_subjects_has_one_id(client: Client, subject: str) -> None:
+    """And registering it again adds no version."""
+    schema = record("two_subjects")
+    first = client.register_schema(subject, schema)
+
+    assert client.register_schema(f"{subject}-2", schema) == first
+    assert client.register_schema(subject, schema) == first
+    assert client.get_versions(subject) == [1]
 
 
-class TestCompatibility:
-    def test_incompatible_schema_is_refused(self, client: Client, subject: str) -> None:
-        """A new field without a default cannot be read from old records."""
-        client.register_schema(subject, record("a"))
-        other = record("a", "b", default=False)
-        assert error_of(client.register_schema, subject, other) == (409, 40901)
-        assert client.test_compatibility(subject, other) is False
-        assert client.test_compatibility(subject, other, verbose=True) is False
-        assert client.test_compatibility_all_versions(subject, record("a", "b")) is True
-
-    def test_levels_and_configurations_are_kept_by_subject(self, client: Client, subject: str) -> None:
-        """And the global one holds where a subject has none."""
-        assert client.set_compatibility(subject, "none") == {"compatibility": "NONE"}
-        assert client.get_compatibility(subject) == "NONE"
-        config = ServerConfig(compatibility=ConfigCompatibilityLevel.FULL)
-        client.set_config(subject, config)
-        assert client.get_config(subject).compatibility_level == ConfigCompatibilityLevel.FULL
-        client.delete_config(subject)
-        assert error_of(client.get_config, subject) == (404, 40408)
-        client.set_compatibility(level="backward")
-        assert client.get_compatibility() == "BACKWARD"
-        assert error_of(client.set_compatibility, subject, "sideways") == (422, 42203)
+def test_what_is_not_there_is_answered_with_confluents_codes(client: Client, subject: str) -> None:
+    """As callers tell them apart."""
+    assert error_of(client.get_schema, 10_000_000) == (404, 40403)
+    assert error_of(client.get_latest_version, subject) == (404, 40401)
+    client.register_schema(subject, record("codes"))
+    assert error_of(client.get_version, subject, 7) == (404, 40402)
+    assert error_of(client.lookup_schema, subject, record("another")) == (404, 40403)
+    assert error_of(client.register_schema, subject, Schema("{}", "AVRO")) == (422, 42201)
 
 
-class TestModes:
-    def test_read_only_subject_takes_no_schemas(self, client: Client, subject: str) -> None:
-        """Until its mode is deleted."""
-        assert client.update_mode(subject, "READONLY") == "READONLY"
-        assert client.get_mode(subject) == "READONLY"
-        assert error_of(client.register_schema, subject, record("mode")) == (422, 42205)
-        client.delete_mode(subject)
-        assert error_of(client.get_mode, subject) == (404, 40409)
-        assert client.update_global_mode("READWRITE") == "READWRITE"
-        assert client.get_global_mode() == "READWRITE"
-        assert error_of(client.update_mode, subject, "ASLEEP") == (422, 42204)
+def test_references_are_stored_and_found(client: Client, subject: str) -> None:
+    """A schema that another one refers to cannot be deleted for good."""
+    client.register_schema(f"{subject}-money", Schema('{"type":"record","name":"Money","fields":[]}', "AVRO"))
+    reference = SchemaReference("Money", f"{subject}-money", 1)
+    text = '{"type":"record","name":"Sale","fields":[{"name":"price","type":"Money"}]}'
+    schema_id = client.register_schema(subject, Schema(text, "AVRO", [reference]))
+    assert client.get_version(subject, 1).schema.references[0].subject == f"{subject}-money"
+    assert client.get_referenced_by(f"{subject}-money", 1) == [schema_id]
+    assert error_of(client.delete_version, f"{subject}-money", 1) == (422, 42206)
+
+
+def test_metadata_finds_the_latest_version_that_has_it(client: Client, subject: str) -> None:
+    """Metadata is stored with a schema."""
+    made = record("metadata")
+    metadata = Metadata(None, MetadataProperties({"owner": "sales"}), None)
+    client.register_schema(subject, Schema(made.schema_str, "AVRO", [], metadata))
+    assert client.get_latest_with_metadata(subject, {"owner": "sales"}).version == 1
+    assert error_of(client.get_latest_with_metadata, subject, {"owner": "nobody"})[0] == 404
+
+
+def test_deleted_versions_and_subjects_stay_until_they_are_deleted_for_good(client: Client, subject: str) -> None:
+    """A soft deletion can be taken back, a hard one not."""
+    client.register_schema(subject, record("a"))
+    client.register_schema(subject, record("a", "b"))
+    assert client.get_versions(subject) == [1, 2]
+    assert client.delete_version(subject, 1) == 1
+    assert client.get_versions(subject) == [2]
+    assert client.delete_version(subject, 1, permanent=True) == 1
+    assert error_of(client.delete_subject, subject, permanent=True) == (404, 40405)
+    assert client.delete_subject(subject) == [2]
+    assert subject not in client.get_subjects()
+    assert subject in client.get_subjects(deleted=True)
+    assert client.get_subjects(subject_prefix=subject[:12], deleted=True) == [subject]
+    assert client.delete_subject(subject, permanent=True) == [2]
+    assert subject not in client.get_subjects(deleted=True)
+    assert "." in client.get_contexts()
+
+
+def test_incompatible_schema_is_refused(client: Client, subject: str) -> None:
+    """A new field without a default cannot be read from old records."""
+    client.register_schema(subject, record("a"))
+    other = record("a", "b", default=False)
+    assert error_of(client.register_schema, subject, other) == (409, 40901)
+    assert client.test_compatibility(subject, other) is False
+    assert client.test_compatibility(subject, other, verbose=True) is False
+    assert client.test_compatibility_all_versions(subject, record("a", "b")) is True
+
+
+def test_levels_and_configurations_are_kept_by_subject(client: Client, subject: str) -> None:
+    """And the global one holds where a subject has none."""
+    assert client.set_compatibility(subject, "none") == {"compatibility": "NONE"}
+    assert client.get_compatibility(subject) == "NONE"
+    config = ServerConfig(compatibility=ConfigCompatibilityLevel.FULL)
+    client.set_config(subject, config)
+    assert client.get_config(subject).compatibility_level == ConfigCompatibilityLevel.FULL
+    client.delete_config(subject)
+    assert error_of(client.get_config, subject) == (404, 40408)
+    client.set_compatibility(level="backward")
+    assert client.get_compatibility() == "BACKWARD"
+    assert error_of(client.set_compatibility, subject, "sideways") == (422, 42203)
+
+
+def test_read_only_subject_takes_no_schemas(client: Client, subject: str) -> None:
+    """Until its mode is deleted."""
+    assert client.update_mode(subject, "READONLY") == "READONLY"
+    assert client.get_mode(subject) == "READONLY"
+    assert error_of(client.register_schema, subject, record("mode")) == (422, 42205)
+    client.delete_mode(subject)
+    assert error_of(client.get_mode, subject) == (404, 40409)
+    assert client.update_global_mode("READWRITE") == "READWRITE"
+    assert client.get_global_mode() == "READWRITE"
+    assert error_of(client.update_mode, subject, "ASLEEP") == (422, 42204)
 
 
 JSON_SCHEMA = json.dumps(
@@ -209,34 +208,33 @@ JSON_SCHEMA = json.dumps(
 )
 
 
-class TestSerializers:
-    @pytest.mark.parametrize("kind", ["avro"])
-    def test_value_comes_back_through_the_topic(self, cluster: Cluster, kind: str) -> None:
-        """The registry gives the id, and the reader finds the schema by it."""
-        topic = f"topic-{kind}"
-        registry = SchemaRegistryClient(cluster.registry.client_properties())
-        value: Any = {"id": "seven"}
-        serialize: Any
-        deserialize: Any
-        if kind == "avro":
-            serialize, deserialize = AvroSerializer(registry, record("id").schema_str), AvroDeserializer(registry)
-        elif kind == "json":
-            serialize, deserialize = JSONSerializer(JSON_SCHEMA, registry), JSONDeserializer(JSON_SCHEMA)
-        else:
-            serialize = ProtobufSerializer(Struct, registry, {"use.deprecated.format": False})
-            deserialize = ProtobufDeserializer(Struct, {"use.deprecated.format": False})
-            value = Struct(fields={"id": Value(string_value="seven")})
-        context = SerializationContext(topic, MessageField.VALUE)
-        cluster.create_topic(topic)
-        properties = cluster.client_properties()
-        with Producer(properties, serializer=BYTES) as producer:
-            producer.send(topic, serialize(value, context)).result()
-        with Consumer({**properties, "group.id": kind, "auto.offset.reset": "earliest"}, deserializer=BYTES) as reader:
-            reader.subscribe([topic])
-            found = reader.poll(30)
-        assert found is not None
-        assert deserialize(found.value, context) == value
-        assert registry.get_latest_version(f"{topic}-value").schema.schema_type == kind.upper()
+@pytest.mark.parametrize("kind", ["avro"])
+def test_value_comes_back_through_the_topic(cluster: Cluster, kind: str) -> None:
+    """The registry gives the id, and the reader finds the schema by it."""
+    topic = f"topic-{kind}"
+    registry = SchemaRegistryClient(cluster.registry.client_properties())
+    value: Any = {"id": "seven"}
+    serialize: Any
+    deserialize: Any
+    if kind == "avro":
+        serialize, deserialize = AvroSerializer(registry, record("id").schema_str), AvroDeserializer(registry)
+    elif kind == "json":
+        serialize, deserialize = JSONSerializer(JSON_SCHEMA, registry), JSONDeserializer(JSON_SCHEMA)
+    else:
+        serialize = ProtobufSerializer(Struct, registry, {"use.deprecated.format": False})
+        deserialize = ProtobufDeserializer(Struct, {"use.deprecated.format": False})
+        value = Struct(fields={"id": Value(string_value="seven")})
+    context = SerializationContext(topic, MessageField.VALUE)
+    cluster.create_topic(topic)
+    properties = cluster.client_properties()
+    with Producer(properties, serializer=BYTES) as producer:
+        producer.send(topic, serialize(value, context)).result()
+    with Consumer({**properties, "group.id": kind, "auto.offset.reset": "earliest"}, deserializer=BYTES) as reader:
+        reader.subscribe([topic])
+        found = reader.poll(30)
+    assert found is not None
+    assert deserialize(found.value, context) == value
+    assert registry.get_latest_version(f"{topic}-value").schema.schema_type == kind.upper()
 
 
 def test_a_client_whose_address_names_a_context_works_in_it(cluster: Cluster) -> None:

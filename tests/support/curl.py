@@ -12,7 +12,8 @@ parser.add_argument("-s", "--silent", action="store_true")
 parser.add_argument("--output")
 parser.add_argument("--data-binary")
 options = parser.parse_args()
-data = Path(options.data_binary.removeprefix("@")).read_bytes() if options.data_binary else None
+given = options.data_binary
+data = None if given is None else Path(given[1:]).read_bytes() if given.startswith("@") else given.encode()
 request = urllib.request.Request(options.url, data, dict(header.split(": ", 1) for header in options.header))
 with urllib.request.urlopen(request, timeout=60) as response:
     answer = response.read()

@@ -18,6 +18,7 @@ CLIENTS = "interop/test_client_administration.py"
 GROUPS = "interop/test_groups_clients.py"
 BROKER_CLIENTS = "interop/test_broker_clients.py"
 FAILOVER = "interop/test_failover_clients.py::test_producers_lose_and_double_nothing_when_brokers_are_killed"
+REGISTRY_CLIENT = "interop/test_registry_confluent_client.py"
 GO = "interop/test_other_languages.py::test_go_clients_do_all_they_do_elsewhere"
 JAVASCRIPT = "interop/test_other_languages.py::test_javascript_clients_do_all_they_do_elsewhere"
 TRANSACTIONS = "interop/test_transactions_clients.py"
@@ -50,6 +51,13 @@ PROOFS: dict[str, dict[str, str]] = {
         "groups with members coming and going": f"{GROUPS}::test_aiokafka_shares_commits_and_leaves",
         "offsets": f"{CLIENTS}::test_aiokafka_finds_offsets_by_time_and_at_both_ends",
         "admin calls": f"{CLIENTS}::test_aiokafkas_admin_client_takes_a_topic_through_its_life",
+    },
+    "confluent-kafka's SchemaRegistryClient, sync and async, and its serializers": {
+        "each method of the client against our registry": f"{REGISTRY_CLIENT}::test_registered_schema_is_found_by_each_method",
+        "values come back through a topic": f"{REGISTRY_CLIENT}::test_value_comes_back_through_the_topic",
+        "the leader of three registries killed: no id twice, no schema lost": (
+            "fault/test_registry_kills.py::test_leader_that_is_killed_or_stands_still_loses_nothing"
+        ),
     },
     "kcat": {
         "produce with every codec": "interop/test_kcat.py::test_lines_go_in_and_come_out_through_every_codec",
