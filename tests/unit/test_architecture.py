@@ -73,6 +73,7 @@ EDGE_PATHS = (
     "registry/storage/reader.py",
     "registry/storage/service.py",
     "registry/storage/writer.py",
+    "rest/backends.py",
     "rest/clients/",
     "rest/http/",
     "rest/server.py",

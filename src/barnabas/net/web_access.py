@@ -30,6 +30,7 @@ __all__ = [
     "UnauthorizedError",
     "WebAccess",
     "WebListener",
+    "basic_login",
     "check_unsupported_protection",
     "parse_listeners",
     "read_web_access",
@@ -124,14 +125,14 @@ class WebAccess:
         return found
 
     def _user_of_login(self, given: str) -> str | None:
-        try:
-            user, colon, password = base64.b64decode(given, validate=True).decode().partition(":")
-        except (binascii.Error, UnicodeDecodeError):
+        login = basic_login(f"Basic {given}")
+        if login is None:
             return None
+        user, password = login
         expected = self.secrets.get(user)
         # A user who is not there takes as long as one with another password.
         is_right = hmac.compare_digest(expected or bytes(32), _digest(password))
-        return user if colon and expected is not None and is_right else None
+        return user if expected is not None and is_right else None
 
     def _user_of_token(self, given: str) -> str | None:
         digest, found = _digest(given), None
@@ -139,6 +140,18 @@ class WebAccess:
             if hmac.compare_digest(expected, digest):
                 found = user
         return found
+
+
+def basic_login(authorization: str | None) -> tuple[str, str] | None:
+    """The user and the password of a header Authorization, None where it has none."""
+    scheme, _, given = (authorization or "")[:_LONGEST_HEADER].strip().partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        user, colon, password = base64.b64decode(given.strip(), validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+    return (user, password) if colon and user else None
 
 
 def parse_listeners(name: str, texts: Sequence[str]) -> list[WebListener]:

@@ -3,7 +3,6 @@
 Kafka has no counterpart; Confluent's are KafkaRestApplication and KafkaRestMain.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
@@ -12,15 +11,11 @@ from aiohttp import web
 from barnabas.base.errors import ConfigError
 from barnabas.client.registry.requests import RegistryRequests
 from barnabas.net.web_access import WebListener, read_web_access, web_tls
-from barnabas.rest.clients.admin_pool import AdminPool
-from barnabas.rest.clients.record_producer import RecordProducer
-from barnabas.rest.clients.schema_codecs import SchemaCodecs
-from barnabas.rest.clients.topic_events import TopicEvents
-from barnabas.rest.core.limits import Allowance
-from barnabas.rest.core.settings import RestSettings, read_rest_settings
-from barnabas.rest.http.consumers import Consumers
+from barnabas.rest.backends import Backends
+from barnabas.rest.core.settings import read_rest_settings
+from barnabas.rest.http.consumers import add_consumers
 from barnabas.rest.http.event_streams import add_event_streams
-from barnabas.rest.http.exchange import BACKEND, Backend, answers_errors, requires_login
+from barnabas.rest.http.exchange import answers_errors, has_backend
 from barnabas.rest.http.records import add_version_2_produce, add_version_3_produce
 from barnabas.rest.http.resources import add_version_2_resources, add_version_3_resources
 
@@ -41,12 +36,13 @@ class RestServer:
     that they name. Raises `ConfigError` for what cannot be used."""
 
     def __init__(self, texts: Mapping[str, str], read: Callable[[str], Mapping[str, str]]) -> None:
-        self.settings: RestSettings = read_rest_settings(texts)
-        self._access = read_web_access(self.settings.values, read)
-        self._tls = web_tls(self.settings.values, self.settings.listeners)
+        settings = self.settings = read_rest_settings(texts)
+        propagates = settings["authentication.propagate"]
+        self._access = None if propagates else read_web_access(settings.values, read)
+        self._tls = web_tls(settings.values, settings.listeners)
+        self._requests = _registry(settings.registry)
         self._runner: web.AppRunner | None = None
-        self._backend: Backend | None = None
-        self._consumers: Consumers | None = None
+        self._backends: Backends | None = None
         self.listeners: list[WebListener] = []
         """Where it listens, after `start`."""
 
@@ -54,10 +50,8 @@ class RestServer:
         """Listen. Raises `ConfigError` and OSError."""
         for warning in self.settings.warnings:
             logger.warning(warning)
-        backend = self._backend = self._new_backend()
-        self._consumers = Consumers(backend)
-        app = web.Application(middlewares=[answers_errors, requires_login(self._access)])
-        app[BACKEND] = backend
+        backends = self._backends = Backends(self.settings, self._access, self._requests)
+        app = web.Application(middlewares=[answers_errors, has_backend(backends)])
         if self.settings["api.v3.enable"]:
             add_version_3_produce(app.router)
             add_event_streams(app.router)
@@ -65,7 +59,7 @@ class RestServer:
         if self.settings["api.v2.enable"]:
             add_version_2_resources(app.router)
             add_version_2_produce(app.router)
-            self._consumers.add_routes(app.router)
+            add_consumers(app.router)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=_END_S)
         await self._runner.setup()
         try:
@@ -74,20 +68,6 @@ class RestServer:
         except BaseException:
             await self.close()
             raise
-
-    def _new_backend(self) -> Backend:
-        settings = self.settings
-        admin = AdminPool(settings.clients["admin"], settings.seconds("client.timeout.ms"))
-        return Backend(
-            settings,
-            admin,
-            RecordProducer(settings.clients["producer"], admin),
-            SchemaCodecs(_registry(settings.registry)),
-            TopicEvents(settings.clients["consumer"], admin),
-            Allowance(settings["request.memory.bytes"], "bytes of requests that are being received"),
-            Allowance(settings["produce.requests.max"], "requests with records at once"),
-            Allowance(settings["event.streams.max"], "open event streams"),
-        )
 
     async def _listen(self, listener: WebListener) -> None:
         assert self._runner is not None
@@ -100,20 +80,13 @@ class RestServer:
 
     async def close(self) -> None:
         """End all requests, leave the groups, and wait for records under way."""
-        backend = self._backend
-        if backend is None:
+        backends, self._backends = self._backends, None
+        if backends is None:
             return
-        backend.closing.set()
-        for watched in list(backend.events.wakers()):
-            watched.set()
+        backends.end_streams()
         if self._runner is not None:
             await self._runner.cleanup()
-        if self._consumers is not None:
-            await self._consumers.close()
-        await asyncio.gather(backend.producer.close(), backend.events.close())
-        backend.schemas.close()
-        await backend.admin.close()
-        self._backend = None
+        await backends.close()
 
 
 def _registry(properties: Mapping[str, str]) -> RegistryRequests | None:

@@ -8,7 +8,7 @@ Kafka has no counterpart; Confluent's is KafkaRestConfig.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from barnabas.base.errors import ConfigError
@@ -118,6 +118,22 @@ REST_SETTINGS = Definitions(
             "How long a question to the cluster may take with its repetitions",
             between(100, _DAY_MS),
         ),
+        Setting(
+            "authentication.propagate",
+            Kind.BOOLEAN,
+            "false",
+            "With BASIC: whether brokers authenticate the user of each request, and see what the user does",
+        ),
+        Setting(
+            "authentication.users.max", Kind.INT, "100", "The most users at once with propagation", between(1, 10_000)
+        ),
+        Setting(
+            "authentication.users.idle.ms",
+            Kind.INT,
+            "300000",
+            "How long a user's connections live without requests, with propagation",
+            at_least(1000),
+        ),
         *WEB_SETTINGS,
     ]
 )
@@ -160,6 +176,16 @@ class RestSettings:
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
 
+    def of_user(self, user: str, password: str) -> "RestSettings":
+        """The same with another login at the cluster."""
+        dropped = ("sasl.jaas.config", "sasl.username", "sasl.password")
+        login = {"sasl.username": user, "sasl.password": password}
+        clients = {
+            kind: {name: text for name, text in properties.items() if name not in dropped} | login
+            for kind, properties in self.clients.items()
+        }
+        return replace(self, clients=clients)
+
     def seconds(self, name: str) -> float:
         """A setting that is in milliseconds."""
         return float(self.values[name]) / 1000
@@ -178,6 +204,8 @@ def read_rest_settings(texts: Mapping[str, str]) -> RestSettings:
             raise ConfigError(f"{name} is not supported, and protects: the server does not start without it")
     own = {name: text for name, text in texts.items() if not _is_of_a_client(name)}
     values = REST_SETTINGS.parse(own)
+    if values["authentication.propagate"]:
+        _check_propagation(texts, values)
     listeners = parse_listeners("listeners", values["listeners"])
     advertised = values["advertised.listeners"]
     return RestSettings(
@@ -188,6 +216,19 @@ def read_rest_settings(texts: Mapping[str, str]) -> RestSettings:
         _registry(texts, values),
         [f"{name} has no effect here" for name in check_unsupported_protection(values)],
     )
+
+
+def _check_propagation(texts: Mapping[str, str], values: Values) -> None:
+    """Brokers authenticate by SASL, with the password that a request has."""
+    if values["authentication.method"] != "BASIC" or values["authentication.users.file"]:
+        raise ConfigError(
+            "authentication.propagate needs authentication.method=BASIC without authentication.users.file: the brokers know "
+            "the users"
+        )
+    if not texts.get("client.security.protocol", "").upper().startswith("SASL"):
+        raise ConfigError("authentication.propagate needs client.security.protocol=SASL_SSL or SASL_PLAINTEXT")
+    if not texts.get("client.sasl.mechanism", texts.get("client.sasl.mechanisms", "")):
+        raise ConfigError("authentication.propagate needs client.sasl.mechanism")
 
 
 def _is_of_a_client(name: str) -> bool:

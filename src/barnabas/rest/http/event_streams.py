@@ -27,7 +27,7 @@ from barnabas.rest.core.event_texts import (
 )
 from barnabas.rest.core.read_requests import ValueText, value_text_of
 from barnabas.rest.errors import RestCode, RestError, error_of
-from barnabas.rest.http.exchange import BACKEND, Backend
+from barnabas.rest.http.exchange import Backend, backend_of
 from barnabas.rest.http.resources import CLUSTER_PATH
 
 __all__ = ["add_event_streams"]
@@ -48,7 +48,7 @@ def add_event_streams(router: web.UrlDispatcher) -> None:
 
 
 async def _read(request: web.Request) -> web.StreamResponse:
-    backend = request.app[BACKEND]
+    backend = backend_of(request)
     backend.event_streams.take()
     try:
         return await _open(request, backend)

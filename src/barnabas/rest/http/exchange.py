@@ -7,12 +7,13 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from aiohttp import web
 
-from barnabas.net.web_access import UnauthorizedError, WebAccess
+from barnabas.net.web_access import UnauthorizedError
 from barnabas.rest.clients.admin_pool import AdminPool
+from barnabas.rest.clients.consumer_instances import ConsumerInstances
 from barnabas.rest.clients.record_producer import RecordProducer
 from barnabas.rest.clients.schema_codecs import SchemaCodecs
 from barnabas.rest.clients.topic_events import TopicEvents
@@ -23,17 +24,18 @@ from barnabas.rest.core.settings import RestSettings
 from barnabas.rest.errors import RestCode, RestError, error_of
 
 __all__ = [
-    "BACKEND",
     "Backend",
+    "BackendsOfUsers",
     "accepted_format",
     "answers_errors",
+    "backend_of",
     "base_url",
     "body_parts",
     "content_format",
+    "has_backend",
     "json_answer",
     "read_body",
     "read_json_body",
-    "requires_login",
 ]
 
 logger = logging.getLogger("barnabas.rest")
@@ -57,19 +59,48 @@ class Backend:
     producer: RecordProducer
     schemas: SchemaCodecs
     events: TopicEvents
+    consumers: ConsumerInstances
     bodies: Allowance
     produce_requests: Allowance
     event_streams: Allowance
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when streams are to end."""
+    requests: int = 0
+    """Those under way."""
+    used_s: float = 0.0
+    """When the last one ended."""
+
+    async def close(self) -> None:
+        """Leave the groups, wait for records under way, and close all connections."""
+        await asyncio.gather(self.consumers.close(), self.producer.close(), self.events.close())
+        self.schemas.close()
+        await self.admin.close()
 
 
-BACKEND = web.AppKey("backend", Backend)
+class BackendsOfUsers(Protocol):
+    """Finds what a request works with."""
+
+    async def enter(self, authorization: str | None) -> Backend:
+        """The backend of the user with this header, which does not end before `leave`.
+
+        Raises `UnauthorizedError`, and what keeps the user from the cluster."""
+
+    def leave(self, backend: Backend) -> None:
+        """A request has ended."""
+
+
+_BACKEND = "backend"
+
+
+def backend_of(request: web.Request) -> Backend:
+    """What a request works with."""
+    found: Backend = request[_BACKEND]
+    return found
 
 
 def base_url(request: web.Request) -> str:
     """What addresses in answers begin with."""
-    for listener in request.app[BACKEND].settings.advertised:
+    for listener in backend_of(request).settings.advertised:
         if listener.scheme == request.scheme:
             return str(listener)
     return f"{request.scheme}://{request.host}"
@@ -95,7 +126,7 @@ async def body_parts(request: web.Request, idle_s: float | None) -> AsyncIterato
 
 async def read_body(request: web.Request) -> bytes:
     """The whole body. Raises `RestError` for one that is too large, or does not come."""
-    backend = request.app[BACKEND]
+    backend = backend_of(request)
     most = backend.settings["max.request.bytes"]
     if (request.content_length or 0) > most:
         raise _too_large(most)
@@ -192,17 +223,21 @@ async def answers_errors(request: web.Request, handler: _Handler) -> web.StreamR
         return json_answer(found.document, found.status, content_type=_type_of_answers(request))
 
 
-def requires_login(access: WebAccess) -> Any:
+def has_backend(backends: BackendsOfUsers) -> Any:
     """A middleware that lets only requests through whose credentials are right."""
 
     @web.middleware
     async def check(request: web.Request, handler: _Handler) -> web.StreamResponse:
         try:
-            request["user"] = access.user_of(request.headers.get("Authorization"))
+            backend = await backends.enter(request.headers.get("Authorization"))
         except UnauthorizedError as error:
             document = {"error_code": int(RestCode.UNAUTHORIZED), "message": "Unauthorized"}
             headers = {"WWW-Authenticate": error.challenge}
             return json_answer(document, 401, content_type=_type_of_answers(request), headers=headers)
-        return await handler(request)
+        request[_BACKEND] = backend
+        try:
+            return await handler(request)
+        finally:
+            backends.leave(backend)
 
     return check

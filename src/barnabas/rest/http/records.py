@@ -28,9 +28,9 @@ from barnabas.rest.core.produce_requests import (
 )
 from barnabas.rest.errors import RestCode, RestError, error_of, topic_error_of
 from barnabas.rest.http.exchange import (
-    BACKEND,
     VERSION_2,
     Backend,
+    backend_of,
     body_parts,
     content_format,
     json_answer,
@@ -98,7 +98,7 @@ async def _send(backend: Backend, topic: str, record: ProducedRecord) -> _Sent:
 
 
 async def _produce(request: web.Request) -> web.StreamResponse:
-    backend = request.app[BACKEND]
+    backend = backend_of(request)
     if request.content_type != "application/json":
         raise unsupported_type()
     backend.produce_requests.take()
@@ -198,7 +198,7 @@ async def _report(cluster_id: str, sent: _Sent) -> dict[str, Any]:
 
 
 async def _produce_batch(request: web.Request) -> web.StreamResponse:
-    backend = request.app[BACKEND]
+    backend = backend_of(request)
     if request.content_type != "application/json":
         raise unsupported_type()
     topic, cluster_id = request.match_info["topic_name"], request.match_info["cluster_id"]
@@ -231,7 +231,7 @@ async def _produce_batch(request: web.Request) -> web.StreamResponse:
 
 
 async def _produce_of_version_2(request: web.Request) -> web.StreamResponse:
-    backend = request.app[BACKEND]
+    backend = backend_of(request)
     form = content_format(request) or EmbeddedFormat.BINARY
     topic, partition = request.match_info["topic_name"], _partition_of(request)
     backend.produce_requests.take()

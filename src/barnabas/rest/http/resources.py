@@ -18,9 +18,9 @@ from barnabas.rest.api.version_2 import VERSION_2_ROUTES
 from barnabas.rest.core.links import ResourceLinks
 from barnabas.rest.errors import RestCode, RestError
 from barnabas.rest.http.exchange import (
-    BACKEND,
     VERSION_2,
     accepted_format,
+    backend_of,
     base_url,
     json_answer,
     read_json_body,
@@ -66,7 +66,7 @@ def _of_version_3(route: ApiRoute) -> Handled:
                 raise RestError(RestCode.NOT_FOUND, f"Cluster {path['cluster_id'][:100]} cannot be found.")
             return function(ApiCall(connection, ResourceLinks(base, cluster_id), path, query, body))
 
-        return _answer(await request.app[BACKEND].admin.run(ask))
+        return _answer(await backend_of(request).admin.run(ask))
 
     return handle
 
@@ -87,7 +87,7 @@ def _of_version_2(route: ApiRoute) -> Handled:
         def ask(connection: AdminConnection) -> ApiAnswer:
             return function(ApiCall(connection, ResourceLinks(base, ""), path, {}))
 
-        found = await request.app[BACKEND].admin.run(ask)
+        found = await backend_of(request).admin.run(ask)
         return json_answer(found.document, content_type=VERSION_2)
 
     return handle
