@@ -12,12 +12,11 @@ import hashlib
 import logging
 
 from barnabas.client.errors import AuthenticationError
-from barnabas.client.registry.requests import RegistryRequests
 from barnabas.net.web_access import UnauthorizedError, WebAccess, basic_login
 from barnabas.rest.clients.admin_pool import AdminPool
 from barnabas.rest.clients.consumer_instances import ConsumerInstances
 from barnabas.rest.clients.record_producer import RecordProducer
-from barnabas.rest.clients.schema_codecs import SchemaCodecs
+from barnabas.rest.clients.schema_codecs import SchemaCodecs, registry_requests
 from barnabas.rest.clients.topic_events import TopicEvents
 from barnabas.rest.core.limits import Allowance
 from barnabas.rest.core.settings import RestSettings
@@ -36,9 +35,9 @@ _MOST_LOGINS = 16
 class Backends:
     """The one of all requests, or those of users."""
 
-    def __init__(self, settings: RestSettings, access: WebAccess | None, requests: RegistryRequests | None) -> None:
-        """``access`` None: the brokers authenticate users."""
-        self._settings, self._access, self._requests = settings, access, requests
+    def __init__(self, settings: RestSettings, access: WebAccess | None) -> None:
+        """``access`` None: the brokers authenticate users. Raises `ConfigError`."""
+        self._settings, self._access = settings, access
         self._bodies = Allowance(settings["request.memory.bytes"], "bytes of requests that are being received")
         self._produce_requests = Allowance(settings["produce.requests.max"], "requests with records at once")
         self._event_streams = Allowance(settings["event.streams.max"], "open event streams")
@@ -51,7 +50,7 @@ class Backends:
 
     def _made(self, settings: RestSettings) -> Backend:
         admin = AdminPool(settings.clients["admin"], settings.seconds("client.timeout.ms"))
-        schemas = SchemaCodecs(self._requests)
+        schemas = SchemaCodecs(registry_requests(settings.registry, settings.login))
         return Backend(
             settings,
             admin,

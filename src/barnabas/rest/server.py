@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping
 
 from aiohttp import web
 
-from barnabas.base.errors import ConfigError
-from barnabas.client.registry.requests import RegistryRequests
 from barnabas.net.web_access import WebListener, read_web_access, web_tls
 from barnabas.rest.backends import Backends
+from barnabas.rest.clients.schema_codecs import registry_requests
 from barnabas.rest.core.settings import read_rest_settings
 from barnabas.rest.http.consumers import add_consumers
 from barnabas.rest.http.event_streams import add_event_streams
@@ -20,8 +19,6 @@ from barnabas.rest.http.records import add_version_2_produce, add_version_3_prod
 from barnabas.rest.http.resources import add_version_2_resources, add_version_3_resources
 
 __all__ = ["RestServer"]
-
-_LOGIN, _TOKEN, _CA_FILE = "basic.auth.user.info", "bearer.auth.token", "ssl.ca.location"
 
 logger = logging.getLogger("barnabas.rest")
 
@@ -40,7 +37,7 @@ class RestServer:
         propagates = settings["authentication.propagate"]
         self._access = None if propagates else read_web_access(settings.values, read)
         self._tls = web_tls(settings.values, settings.listeners)
-        self._requests = _registry(settings.registry)
+        registry_requests(settings.registry, None)
         self._runner: web.AppRunner | None = None
         self._backends: Backends | None = None
         self.listeners: list[WebListener] = []
@@ -50,7 +47,7 @@ class RestServer:
         """Listen. Raises `ConfigError` and OSError."""
         for warning in self.settings.warnings:
             logger.warning(warning)
-        backends = self._backends = Backends(self.settings, self._access, self._requests)
+        backends = self._backends = Backends(self.settings, self._access)
         app = web.Application(middlewares=[answers_errors, has_backend(backends)])
         if self.settings["api.v3.enable"]:
             add_version_3_produce(app.router)
@@ -87,22 +84,3 @@ class RestServer:
         if self._runner is not None:
             await self._runner.cleanup()
         await backends.close()
-
-
-def _registry(properties: Mapping[str, str]) -> RegistryRequests | None:
-    """What asks the schema registry. Raises `ConfigError` for what is not supported."""
-    if not properties:
-        return None
-    rest = dict(properties)
-    url, login, token, ca_file = (rest.pop(name, None) for name in ("url", _LOGIN, _TOKEN, _CA_FILE))
-    sources = {"basic": "USER_INFO", "bearer": "STATIC_TOKEN"}
-    for kind, source in sources.items():
-        name = f"{kind}.auth.credentials.source"
-        if rest.pop(name, source) != source:
-            raise ConfigError(f"schema.registry.{name}: only {source} is supported")
-    if rest:
-        raise ConfigError(f"schema.registry.{min(rest)} is not supported")
-    user, _, password = (login or "").partition(":")
-    return RegistryRequests(
-        url or "", username=user if login else None, password=password if login else None, token=token, ca_file=ca_file
-    )

@@ -35,6 +35,7 @@ from barnabas.security.needed_acls import NeededAcls
 from barnabas.testing.coordinator_kills import CoordinatorKill, CoordinatorKills, Outcome, killer
 from barnabas.testing.faults import ServerFaults
 from barnabas.testing.registry import ClusterRegistry, registry_properties
+from barnabas.testing.rest import ClusterRest, rest_properties
 from barnabas.testing.security import Access, ClusterSecurity, suggestions
 from barnabas.testing.server_names import zookeeper_name
 from barnabas.testing.server_thread import ServerThread
@@ -77,8 +78,8 @@ class Cluster:
     of `Acl` or of texts with kafka-acls's options, users may do what these allow. ``record_acls``
     allows everything, and `suggested_acls` has what was needed. A new cluster
     finalizes ``features``, levels by name, such as ``{"transaction.version": 2}``. With
-    ``registry`` there is a schema registry (`registry`). Methods may be called from any thread;
-    they return when the thing is done.
+    ``registry`` there is a schema registry (`registry`), with ``rest`` a REST proxy (`rest`).
+    Methods may be called from any thread; they return when the thing is done.
 
     Faults name a server by its broker id, or as "zookeeper" ("zookeeper1" and so on
     in an ensemble).
@@ -95,6 +96,7 @@ class Cluster:
         kafka_version: str | None = None,
         features: Mapping[str, int] | None = None,
         registry: bool = False,
+        rest: bool = False,
         **access: Unpack[Access],
     ) -> None:
         if brokers < 1:
@@ -130,6 +132,8 @@ class Cluster:
         self._preparing: threading.Thread | None = None
         self._has_registry = registry
         self._registry: ClusterRegistry | None = None
+        self._has_rest = rest
+        self._rest: ClusterRest | None = None
 
     # Addresses
 
@@ -139,6 +143,13 @@ class Cluster:
         if self._registry is None:
             raise BarnabasError("the cluster has no schema registry: Cluster(registry=True) has one")
         return self._registry
+
+    @property
+    def rest(self) -> ClusterRest:
+        """The REST proxy, with its address ``url``; raises `BarnabasError` without one."""
+        if self._rest is None:
+            raise BarnabasError("the cluster has no REST proxy: Cluster(rest=True) has one")
+        return self._rest
 
     @property
     def bootstrap_servers(self) -> str:
@@ -202,6 +213,9 @@ class Cluster:
             if self._has_registry:
                 properties = registry_properties(self.bootstrap_servers, len(self._ids), self._security, 0)
                 self._registry = ClusterRegistry(properties, self._security)
+            if self._has_rest:
+                url = None if self._registry is None else self._registry.url
+                self._rest = ClusterRest(rest_properties(self.bootstrap_servers, self._security, 0, registry_url=url))
         except BaseException:
             self.stop()
             raise
@@ -216,9 +230,10 @@ class Cluster:
         try:
             with self._lock:
                 self.heal()
-                registry, self._registry = self._registry, None
-                if registry is not None:
-                    registry.stop()
+                services, self._rest, self._registry = (self._rest, self._registry), None, None
+                for service in services:
+                    if service is not None:
+                        service.stop()
                 for kind in (BrokerServer, CoordinationServer):
                     names = [name for name, each in self._running.items() if isinstance(each.serves, kind)]
                     _stop_all([self._running.pop(name) for name in names])

@@ -9,10 +9,10 @@ from barnabas.cli.local.broker_plan import BrokersPlan, plan_brokers
 from barnabas.cli.local.coordination_plan import CoordinationPlan, plan_coordination
 from barnabas.cli.local.held_cluster import read_held, record_location
 from barnabas.cli.local.options import overrides_of, users_of
-from barnabas.cli.local.registry_plan import RegistryPlan, plan_registry
 from barnabas.cli.local.security_plan import SecurityPlan, plan_security
+from barnabas.cli.local.service_plans import ServicePlan, plan_services
 from barnabas.cli.local.supervisor import ServerPlan
-from barnabas.cli.machine.server_names import authorizer_log_of
+from barnabas.cli.machine.server_names import SERVICES, authorizer_log_of
 from barnabas.cli.output.colours import print_warning
 
 __all__ = ["ClusterPlan", "plan_cluster"]
@@ -24,7 +24,7 @@ class ClusterPlan(NamedTuple):
     coordination: CoordinationPlan
     brokers: BrokersPlan
     security_plan: SecurityPlan
-    registry: RegistryPlan | None
+    services: list[ServicePlan]
 
     def write(self, directory: Path) -> list[ServerPlan]:
         """Write the files that have changed."""
@@ -37,9 +37,9 @@ class ClusterPlan(NamedTuple):
             if texts.get("authorizer.class.name", "").strip():
                 options = ("--authorizer-log", str(authorizer_log_of(directory / "logs", name)))
             plans.append(ServerPlan(name, "server-start", path, options))
-        if self.registry is not None:
-            plans.append(ServerPlan("registry", "registry", self.registry.write(self.security_plan)))
-        return plans
+        return plans + [
+            ServerPlan(each.name, SERVICES[each.name].command, each.write(self.security_plan)) for each in self.services
+        ]
 
 
 def plan_cluster(given: argparse.Namespace, directory: Path) -> ClusterPlan:
@@ -50,5 +50,5 @@ def plan_cluster(given: argparse.Namespace, directory: Path) -> ClusterPlan:
     coordination = plan_coordination(given, held, directory)
     security_plan = plan_security(given, users_of(given), held, directory)
     brokers = plan_brokers(given, held, directory, coordination, security_plan, overrides_of(given))
-    registry = plan_registry(given, held, directory, brokers, security_plan)
-    return ClusterPlan(coordination, brokers, security_plan, registry)
+    services = plan_services(given, held, directory, brokers, security_plan)
+    return ClusterPlan(coordination, brokers, security_plan, services)

@@ -40,6 +40,10 @@ _METRICS_HELP = (
     "show metrics to Prometheus on http://HOST:PORT/metrics, the first broker's there, the others' on the ports that follow; "
     "0: any free (default: nowhere)"
 )
+_REST_HELP = (
+    "start a REST proxy, too, on this port (default 8082; 0: any free); it is secured as the brokers are, and a data dir that "
+    "has one starts it again"
+)
 _REGISTRY_HELP = (
     "start a schema registry, too, on this port (default 8081; 0: any free); it is secured as the brokers are, and a data dir that "
     "has one starts it again"
@@ -101,6 +105,7 @@ def up_parser() -> ToolParser:
     made.add_argument("--acl", action="append", metavar="OPTIONS", help=_ACL_HELP)
     made.add_argument("--metrics-port", type=int, metavar="PORT", help=_METRICS_HELP)
     made.add_argument("--registry", type=int, nargs="?", const=8081, metavar="PORT", help=_REGISTRY_HELP)
+    made.add_argument("--rest", type=int, nargs="?", const=8082, metavar="PORT", help=_REST_HELP)
     made.add_argument("--racks", type=int, metavar="N", help="spread the brokers over N racks, in order")
     made.add_argument(
         "--override",

@@ -89,8 +89,8 @@ def _run(given: argparse.Namespace, directory: Path) -> int:
     refuse_other_data(directory)
     with locked(directory):
         refuse_started_by_hand(directory)
-        coordination, brokers, security_plan, registry = plan = plan_cluster(given, directory)
-        services = [] if registry is None else [registry.address]
+        coordination, brokers, security_plan, beside = plan = plan_cluster(given, directory)
+        services = [each.address for each in beside]
         if not coordination.files:
             from barnabas.cli.zookeeper.diagnosis import require_coordination
 
@@ -115,7 +115,7 @@ def _run(given: argparse.Namespace, directory: Path) -> int:
                 brokers.bootstrap,
                 brokers.zookeeper_connect,
                 is_temporary=not given.data_dir,
-                services={} if registry is None else {"registry": registry.url},
+                services={each.name: each.url for each in beside},
             )
             return _supervise(supervisor, cluster, security_plan, services)
         finally:

@@ -31,7 +31,10 @@ class Service(NamedTuple):
     title: str
 
 
-SERVICES = {"registry": Service("schema-registry.properties", "registry", "the schema registry")}
+SERVICES = {
+    "registry": Service("schema-registry.properties", "registry", "the schema registry"),
+    "rest": Service("kafka-rest.properties", "rest", "the REST proxy"),
+}
 """By the names of the servers."""
 
 _FILE = re.compile(r"server(?P<broker>[1-9]\d*)?\.properties|zoo(?P<member>[1-9])?\.cfg", re.ASCII)

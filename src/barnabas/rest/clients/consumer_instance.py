@@ -28,7 +28,6 @@ __all__ = ["ConsumerInstance", "ReadBounds"]
 
 _SEEK_S = 3.0
 _PAUSE_S = 0.05
-_BEGINNING, _END = confluent_kafka.OFFSET_BEGINNING, confluent_kafka.OFFSET_END
 _CLOSE_S = 10.0
 
 
@@ -218,20 +217,21 @@ class ConsumerInstance:
             offset = wish.offset
             if offset is None:
                 at_time = found.get(place)
-                offset = _END if at_time is None else at_time
+                offset = self._consumer.watermarks(*place)[1] if at_time is None else at_time
             self._seek(place, offset)
 
     def seek_to_beginning(self, partitions: list[TopicPartition]) -> None:
         """Read on at the first records."""
         self._check_assigned(partitions)
         for place in partitions:
-            self._seek(place, _BEGINNING)
+            self._seek(place, self._consumer.watermarks(*place)[0])
 
     def seek_to_end(self, partitions: list[TopicPartition]) -> None:
         """Read on behind the last records."""
         self._check_assigned(partitions)
+        # Now, not at the next read: what comes in between is read.
         for place in partitions:
-            self._seek(place, _END)
+            self._seek(place, self._consumer.watermarks(*place)[1])
 
     def _check_assigned(self, partitions: Iterable[TopicPartition]) -> None:
         assigned = set(self._consumer.assignment())

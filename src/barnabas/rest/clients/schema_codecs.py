@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from barnabas.base.errors import ConfigError
 from barnabas.client.errors import ClientError, ConfigurationError, ConnectError
 from barnabas.client.registry.references import resolve_references
 from barnabas.client.registry.requests import RegistryRequests
@@ -26,9 +27,10 @@ from barnabas.rest.core.produce_requests import DatumRequest, ProduceDatum, Sche
 from barnabas.rest.core.schema_values import SchemaText, ValueCodec, record_name, value_codec
 from barnabas.rest.errors import RestCode, RestError
 
-__all__ = ["SchemaCodecs"]
+__all__ = ["SchemaCodecs", "registry_requests"]
 
 _THREADS = 4
+_LOGIN, _TOKEN, _CA_FILE = "basic.auth.user.info", "bearer.auth.token", "ssl.ca.location"
 _MOST_KEPT = 1000
 _LATEST_S = 30.0
 _TYPES = {"AVRO": EmbeddedFormat.AVRO, "JSON": EmbeddedFormat.JSONSCHEMA, "PROTOBUF": EmbeddedFormat.PROTOBUF}
@@ -195,3 +197,26 @@ def _subject(topic: str, subject: str, datum: DatumRequest, text: SchemaText) ->
 def _lookup(document: Mapping[str, Any]) -> dict[str, Any]:
     """What a registry looks a schema up by."""
     return {name: document[name] for name in ("schema", "schemaType", "references") if name in document}
+
+
+def registry_requests(properties: Mapping[str, str], user: tuple[str, str] | None) -> RegistryRequests | None:
+    """What asks the schema registry, as a request's user where the properties name no other one.
+
+    None without a registry. Raises `ConfigError` for what is not supported."""
+    if not properties:
+        return None
+    rest = dict(properties)
+    url, login, token, ca_file = (rest.pop(name, None) for name in ("url", _LOGIN, _TOKEN, _CA_FILE))
+    sources = {"basic": "USER_INFO", "bearer": "STATIC_TOKEN"}
+    for kind, source in sources.items():
+        name = f"{kind}.auth.credentials.source"
+        if rest.pop(name, source) != source:
+            raise ConfigError(f"schema.registry.{name}: only {source} is supported")
+    if rest:
+        raise ConfigError(f"schema.registry.{min(rest)} is not supported")
+    if login is not None:
+        name, _, password = login.partition(":")
+        user = name, password
+    if user is None or token is not None:
+        return RegistryRequests(url or "", token=token, ca_file=ca_file)
+    return RegistryRequests(url or "", username=user[0], password=user[1], ca_file=ca_file)

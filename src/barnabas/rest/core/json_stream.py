@@ -63,11 +63,15 @@ class JsonStream:
         one that is too large."""
         self._held += data
         while (end := self._end()) is not None:
+            self._check_size(end)
             made = bytes(self._held[:end])
             del self._held[:end]
             self._at = 0
             yield made
-        if len(self._held) > self._most_bytes:
+        self._check_size(len(self._held))
+
+    def _check_size(self, size_bytes: int) -> None:
+        if size_bytes > self._most_bytes:
             raise RestError(
                 RestCode.TOO_LARGE, f"a record has more than {self._most_bytes} bytes: the stream ends before it"
             )

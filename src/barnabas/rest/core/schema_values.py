@@ -19,7 +19,22 @@ import fastavro
 import jsonschema
 import referencing
 import referencing.jsonschema
-from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
+from google.protobuf import (
+    any_pb2,
+    api_pb2,
+    descriptor_pb2,
+    descriptor_pool,
+    duration_pb2,
+    empty_pb2,
+    field_mask_pb2,
+    json_format,
+    message_factory,
+    source_context_pb2,
+    struct_pb2,
+    timestamp_pb2,
+    type_pb2,
+    wrappers_pb2,
+)
 from google.protobuf.message import Message
 
 from barnabas.base.json_text import parse_json
@@ -32,6 +47,14 @@ __all__ = ["SchemaText", "ValueCodec", "record_name", "value_codec"]
 
 _FIRST_MESSAGE = b"\0"
 """The indexes of a file's first message, as Confluent's serializers write them."""
+_GOOGLES = {
+    module.DESCRIPTOR.name: module.DESCRIPTOR
+    for module in (
+        *(any_pb2, api_pb2, descriptor_pb2, duration_pb2, empty_pb2, field_mask_pb2, source_context_pb2, struct_pb2),
+        *(timestamp_pb2, type_pb2, wrappers_pb2),
+    )
+}
+"""The files that come with protobuf, which no registry needs to have."""
 _PRIMITIVES: dict[str, tuple[type, ...]] = {
     "boolean": (bool,),
     "int": (int,),
@@ -270,15 +293,18 @@ def _protobuf(schema: SchemaText) -> ValueCodec:
 def _add_files(schema: SchemaText, pool: Any) -> None:
     """The files in the order in which one needs the other; Google's own are in the library."""
     added: set[str] = set()
-    for name, text in (*schema.references.items(), ("", schema.text)):
-        file = _file(text)
-        file.name = name or file.name or "schema.proto"
+
+    def add(file: descriptor_pb2.FileDescriptorProto) -> None:
         for dependency in file.dependency:
-            if dependency not in added and dependency.startswith("google/protobuf/"):
+            if dependency in _GOOGLES and dependency not in added:
                 found = descriptor_pb2.FileDescriptorProto()
-                descriptor_pool.Default().FindFileByName(dependency).CopyToProto(found)
-                pool.Add(found)
-                added.add(dependency)
+                _GOOGLES[dependency].CopyToProto(found)
+                add(found)
         if file.name not in added:
             pool.Add(file)
             added.add(file.name)
+
+    for name, text in (*schema.references.items(), ("", schema.text)):
+        file = _file(text)
+        file.name = name or file.name or "schema.proto"
+        add(file)

@@ -172,6 +172,8 @@ class RestSettings:
     registry: Mapping[str, str] = field(repr=False)
     """The properties of the registry's client; none where there is no registry."""
     warnings: list[str]
+    login: tuple[str, str] | None = field(default=None, repr=False)
+    """The user of requests and the password, with propagation."""
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
@@ -184,7 +186,7 @@ class RestSettings:
             kind: {name: text for name, text in properties.items() if name not in dropped} | login
             for kind, properties in self.clients.items()
         }
-        return replace(self, clients=clients)
+        return replace(self, clients=clients, login=(user, password))
 
     def seconds(self, name: str) -> float:
         """A setting that is in milliseconds."""

@@ -6,6 +6,7 @@ Kafka has no counterpart; Confluent's are in its package `io.confluent.rest`.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -89,13 +90,12 @@ class BackendsOfUsers(Protocol):
         """A request has ended."""
 
 
-_BACKEND = "backend"
+_BACKEND: ContextVar[Backend] = ContextVar("backend of a request")
 
 
-def backend_of(request: web.Request) -> Backend:
-    """What a request works with."""
-    found: Backend = request[_BACKEND]
-    return found
+def backend_of(_: web.Request) -> Backend:
+    """What a request works with: each has a context of its own."""
+    return _BACKEND.get()
 
 
 def base_url(request: web.Request) -> str:
@@ -234,7 +234,7 @@ def has_backend(backends: BackendsOfUsers) -> Any:
             document = {"error_code": int(RestCode.UNAUTHORIZED), "message": "Unauthorized"}
             headers = {"WWW-Authenticate": error.challenge}
             return json_answer(document, 401, content_type=_type_of_answers(request), headers=headers)
-        request[_BACKEND] = backend
+        _BACKEND.set(backend)
         try:
             return await handler(request)
         finally:
