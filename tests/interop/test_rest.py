@@ -505,20 +505,6 @@ def test_values_of_avro_go_through_the_registry_both_ways(web: Web, topic: str) 
         assert [each["value"] for each in read(web, path, 4, "avro")] == [order] * 4
 
 
-def test_values_of_json_schema_are_checked(web: Web, topic: str) -> None:
-    """A value that the schema does not allow is not sent."""
-    schema = '{"type":"object","properties":{"id":{"type":"integer"}},"required":["id"]}'
-    reports = web.produce(
-        topic,
-        {"value": {"type": "JSONSCHEMA", "schema": schema, "data": {"id": 1}}},
-        {"value": {"type": "JSONSCHEMA", "schema": schema, "data": {"id": "x"}}},
-    )
-    assert [each["error_code"] for each in reports] == [200, 42203]
-    with instance(web, f"{topic}-g", format="jsonschema") as path:
-        web.ask("POST", f"{path}/subscription", {"topics": [topic]})
-        assert [each["value"] for each in read(web, path, 1, "jsonschema")] == [{"id": 1}]
-
-
 def test_values_of_protobuf_go_through_the_registry_both_ways(web: Web, topic: str) -> None:
     """The schema is a .proto file; values have protobuf's JSON."""
     schema = 'syntax = "proto3"; package shop; message Order { int64 id = 1; string some_note = 2; }'

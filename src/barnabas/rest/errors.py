@@ -138,7 +138,7 @@ def _failure(error: ClientError) -> RestError:
         found = error_of(cause)
         if found.code not in (RestCode.KAFKA, RestCode.KAFKA_RETRIABLE, RestCode.INTERNAL):
             return RestError(RestCode(found.code), str(error))
-    passes = error.retriable or isinstance(error, ConnectError | TimedOutError)
+    passes = error.retriable or any(isinstance(each, ConnectError | TimedOutError) for each in (error, cause))
     return RestError(RestCode.KAFKA_RETRIABLE if passes else RestCode.KAFKA, str(error))
 
 
