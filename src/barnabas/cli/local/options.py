@@ -104,8 +104,7 @@ def up_parser() -> ToolParser:
     made.add_argument("--secure", action="store_true", help=_SECURE_HELP)
     made.add_argument("--acl", action="append", metavar="OPTIONS", help=_ACL_HELP)
     made.add_argument("--metrics-port", type=int, metavar="PORT", help=_METRICS_HELP)
-    made.add_argument("--registry", type=int, nargs="?", const=8081, metavar="PORT", help=_REGISTRY_HELP)
-    made.add_argument("--rest", type=int, nargs="?", const=8082, metavar="PORT", help=_REST_HELP)
+    _add_services(made)
     made.add_argument("--racks", type=int, metavar="N", help="spread the brokers over N racks, in order")
     made.add_argument(
         "--override",
@@ -117,6 +116,11 @@ def up_parser() -> ToolParser:
     made.add_argument("--feature", action="append", metavar="NAME=LEVEL", help=_FEATURE_HELP)
     made.add_argument("-d", "--detach", action="store_true", help=_DETACH_HELP)
     return made
+
+
+def _add_services(made: ToolParser) -> None:
+    made.add_argument("--registry", type=int, nargs="?", const=8081, metavar="PORT", help=_REGISTRY_HELP)
+    made.add_argument("--rest", type=int, nargs="?", const=8082, metavar="PORT", help=_REST_HELP)
 
 
 def _name_value(option: str, text: str) -> tuple[str, str]:

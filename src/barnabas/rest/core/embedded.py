@@ -10,7 +10,7 @@ import json
 from enum import StrEnum
 from typing import Any
 
-from barnabas.rest.core.json_stream import json_text
+from barnabas.rest.core.json_stream import json_bytes
 from barnabas.rest.errors import RestCode, RestError
 
 __all__ = ["EmbeddedFormat", "binary", "binary_text", "decode_plain", "encode_plain"]
@@ -70,7 +70,7 @@ def encode_plain(form: EmbeddedFormat, data: Any) -> bytes | None:
             return data.encode()
         except UnicodeEncodeError:
             raise RestError(RestCode.BAD_REQUEST, "data has half a character (a lone surrogate).") from None
-    return json_text(data)
+    return json_bytes(data)
 
 
 def decode_plain(form: EmbeddedFormat, data: bytes | None) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 from barnabas.rest.errors import RestCode, RestError
 
-__all__ = ["JsonStream", "json_of", "json_text"]
+__all__ = ["JsonStream", "json_bytes", "json_of"]
 
 _OUTSIDE = re.compile(rb'["{}\[\]]')
 _IN_STRING = re.compile(rb'["\\]')
@@ -33,7 +33,7 @@ def json_of(data: bytes) -> Any:
         raise RestError(RestCode.BAD_REQUEST, f"Error processing JSON: {reason}") from None
 
 
-def json_text(document: Any) -> bytes:
+def json_bytes(document: Any) -> bytes:
     """The document without blanks, in UTF-8. Raises `RestError` for what JSON cannot hold."""
     try:
         return json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()

@@ -41,7 +41,7 @@ from barnabas.base.json_text import parse_json
 from barnabas.client.registry.avro_bounds import avro_bounds
 from barnabas.client.registry.wire_format import split_message_indexes
 from barnabas.rest.core.embedded import EmbeddedFormat
-from barnabas.rest.core.json_stream import json_text
+from barnabas.rest.core.json_stream import json_bytes
 
 __all__ = ["SchemaText", "ValueCodec", "record_name", "value_codec"]
 
@@ -238,7 +238,7 @@ def _json_schema(schema: SchemaText) -> ValueCodec:
 
     def encode(data: Any) -> bytes:
         validator.validate(data)
-        return json_text(data)
+        return json_bytes(data)
 
     return ValueCodec(encode, parse_json)
 

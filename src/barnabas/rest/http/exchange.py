@@ -19,7 +19,7 @@ from barnabas.rest.clients.record_producer import RecordProducer
 from barnabas.rest.clients.schema_codecs import SchemaCodecs
 from barnabas.rest.clients.topic_events import TopicEvents
 from barnabas.rest.core.embedded import EmbeddedFormat
-from barnabas.rest.core.json_stream import json_of, json_text
+from barnabas.rest.core.json_stream import json_bytes, json_of
 from barnabas.rest.core.limits import Allowance
 from barnabas.rest.core.settings import RestSettings
 from barnabas.rest.errors import RestCode, RestError, error_of
@@ -35,8 +35,8 @@ __all__ = [
     "content_format",
     "has_backend",
     "json_answer",
-    "read_body",
     "read_json_body",
+    "whole_body",
 ]
 
 logger = logging.getLogger("barnabas.rest")
@@ -124,7 +124,7 @@ async def body_parts(request: web.Request, idle_s: float | None) -> AsyncIterato
         yield part
 
 
-async def read_body(request: web.Request) -> bytes:
+async def whole_body(request: web.Request) -> bytes:
     """The whole body. Raises `RestError` for one that is too large, or does not come."""
     backend = backend_of(request)
     most = backend.settings["max.request.bytes"]
@@ -149,7 +149,7 @@ def _too_large(most: int) -> RestError:
 
 async def read_json_body(request: web.Request) -> Any:
     """The JSON of the body, None for an empty one. Raises `RestError`."""
-    data = await read_body(request)
+    data = await whole_body(request)
     return json_of(data) if data.strip() else None
 
 
@@ -194,7 +194,7 @@ def json_answer(
     document: Any, status: int = 200, *, content_type: str = _JSON, headers: dict[str, str] | None = None
 ) -> web.Response:
     """An answer with a document."""
-    return web.Response(body=json_text(document), status=status, content_type=content_type, headers=headers)
+    return web.Response(body=json_bytes(document), status=status, content_type=content_type, headers=headers)
 
 
 def _type_of_answers(request: web.Request) -> str:

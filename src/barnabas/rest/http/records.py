@@ -17,7 +17,7 @@ from aiohttp import web
 
 from barnabas.client.records import Delivery
 from barnabas.rest.core.embedded import EmbeddedFormat
-from barnabas.rest.core.json_stream import JsonStream, json_of, json_text
+from barnabas.rest.core.json_stream import JsonStream, json_bytes, json_of
 from barnabas.rest.core.produce_requests import (
     ProduceDatum,
     ProducedRecord,
@@ -186,7 +186,7 @@ async def _write_reports(response: web.StreamResponse, cluster_id: str, waiting:
         if held and sent.delivery is not None and not sent.delivery.done():
             await response.write(bytes(held))
             held.clear()
-        held += json_text(await _report(cluster_id, sent)) + b"\r\n"
+        held += json_bytes(await _report(cluster_id, sent)) + b"\r\n"
 
 
 async def _report(cluster_id: str, sent: _Sent) -> dict[str, Any]:
