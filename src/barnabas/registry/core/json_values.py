@@ -7,11 +7,11 @@ __all__ = [
     "ShapeError",
     "java_int",
     "json_object",
-    "json_text",
     "optional_boolean",
     "optional_string",
     "strings",
     "texts",
+    "utf8_text",
 ]
 
 _LARGEST_INTEGER = 2**31 - 1
@@ -21,7 +21,7 @@ class ShapeError(ValueError):
     """A value has another shape than its field; the text says which."""
 
 
-def json_text(value: object, name: str) -> str:
+def utf8_text(value: object, name: str) -> str:
     """A string that UTF-8 can carry."""
     if not isinstance(value, str):
         raise ShapeError(f"{name} is not a string")
@@ -35,7 +35,7 @@ def json_text(value: object, name: str) -> str:
 def optional_string(body: Mapping[str, Any], name: str) -> str | None:
     """A string, null, or none at all."""
     value = body.get(name)
-    return None if value is None else json_text(value, name)
+    return None if value is None else utf8_text(value, name)
 
 
 def optional_boolean(body: Mapping[str, Any], name: str) -> bool | None:
@@ -68,7 +68,7 @@ def strings(value: object, name: str) -> tuple[str, ...]:
         return ()
     if not isinstance(value, list):
         raise ShapeError(f"{name} is not a list")
-    return tuple(json_text(each, name) for each in value)
+    return tuple(utf8_text(each, name) for each in value)
 
 
 def texts(value: object, name: str) -> tuple[tuple[str, str], ...]:
@@ -76,4 +76,4 @@ def texts(value: object, name: str) -> tuple[tuple[str, str], ...]:
     if value is None:
         return ()
     found = json_object(value, name)
-    return tuple(sorted((json_text(key, name), json_text(each, f"{name}.{key}")) for key, each in found.items()))
+    return tuple(sorted((utf8_text(key, name), utf8_text(each, f"{name}.{key}")) for key, each in found.items()))

@@ -8,7 +8,7 @@ import json
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from barnabas.registry.core.json_values import ShapeError, java_int, json_object, json_text
+from barnabas.registry.core.json_values import ShapeError, java_int, json_object, utf8_text
 
 __all__ = ["SchemasKey", "SchemasKeyType", "decode_json", "decode_schemas_key", "encode_json", "encode_schemas_key"]
 
@@ -70,13 +70,13 @@ def encode_schemas_key(key: SchemasKey) -> bytes:
 def decode_schemas_key(raw: bytes) -> SchemasKey:
     """The key in bytes of any registry. Raises ShapeError."""
     body = json_object(decode_json(raw), "the key")
-    text = json_text(body.get("keytype"), "keytype")
+    text = utf8_text(body.get("keytype"), "keytype")
     if text not in SchemasKeyType.__members__:
         raise ShapeError(f"the key's type {text} is unknown")
     key_type = SchemasKeyType[text]
     name = body.get("context" if key_type in (SchemasKeyType.CONTEXT, SchemasKeyType.NOOP) else "subject")
     if name is not None:
-        name = json_text(name, "the key's name")
+        name = utf8_text(name, "the key's name")
     if key_type is SchemasKeyType.SCHEMA:
         if body.get("magic", 1) not in (0, 1):
             raise ShapeError(f"the key's magic is {body['magic']}, not 0 or 1")

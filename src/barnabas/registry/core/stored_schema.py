@@ -11,9 +11,9 @@ from barnabas.registry.core.json_values import (
     ShapeError,
     java_int,
     json_object,
-    json_text,
     optional_boolean,
     optional_string,
+    utf8_text,
 )
 from barnabas.registry.core.keys import SchemasKey, SchemasKeyType, encode_json
 from barnabas.registry.core.metadata import Metadata
@@ -87,7 +87,7 @@ class StoredSchema:
         subject = key.name or ""
         if (optional_string(body, "subject") or "") != subject or body.get("version", key.version) != key.version:
             raise ShapeError("the value is about another version than the key")
-        text = json_text(body.get("schema"), "schema")
+        text = utf8_text(body.get("schema"), "schema")
         references = references_from_json(body.get("references"))
         metadata = Metadata.from_json(body.get("metadata"))
         rule_set = RuleSet.from_json(body.get("ruleSet"))
@@ -165,8 +165,8 @@ def references_to_json(references: Sequence[SchemaReference]) -> list[dict[str, 
 
 def _reference(body: Mapping[str, Any]) -> SchemaReference:
     return SchemaReference(
-        json_text(body.get("name"), "a reference's name"),
-        json_text(body.get("subject"), "a reference's subject"),
+        utf8_text(body.get("name"), "a reference's name"),
+        utf8_text(body.get("subject"), "a reference's subject"),
         java_int(body.get("version"), "a reference's version", -1),
     )
 
