@@ -51,6 +51,8 @@ _LISTED = {
 """Lists, and what lets a user see an element."""
 _OPEN = frozenset(("/schemas/types", "/contexts", "/schemas/guids/{guid}/ids"))
 """What says nothing of a subject."""
+_OF_CONTEXTS = ("/config/", "/mode/")
+"""What a context has, too, whose name stands for all subjects in it."""
 
 
 def topic_of_subject(subject: str) -> str:
@@ -72,9 +74,10 @@ class AclRights:
     def check(self, operation: RestOperation, call: Call, user: str | None, host: str) -> None:
         """Raise `HttpError` 403 for what the user has no right to."""
         wanted = _OPERATIONS[operation.right.name]
-        if "subject" in call.path:
+        if "subject" in call.path and (topic_of_subject(call.subject) or not operation.path.startswith(_OF_CONTEXTS)):
             subjects = [(call.subject, wanted)]
-            subjects += [(each, _OPERATIONS["read"]) for each in _referenced(call.body)]
+            for each in _referenced(call.body):
+                subjects += [(name, _OPERATIONS["read"]) for name in (each, self._registry.subject_named(each))]
             for subject, operations in subjects:
                 if not self._may(user, host, operations, subject):
                     raise _forbidden(user, operation.right.name, f"subject {subject}")
