@@ -12,8 +12,8 @@ from barnabas.registry.formats.schema import InvalidSchemaError, ParsedSchema, S
 
 __all__ = ["SchemaParser"]
 
-_MOST_CHARACTERS = 4_000_000
-"""How much text of schemas is kept parsed at most."""
+_MOST_CHARACTERS = 1_000_000
+"""How much text of schemas is kept parsed at most; parsed, it takes some twenty times as much."""
 
 _CacheKey = tuple[str, str, tuple[SchemaReference, ...], tuple[tuple[str, str], ...], bool]
 
@@ -67,7 +67,7 @@ class SchemaParser:
             raise InvalidSchemaError("it is nested too deeply") from None
         self._kept[key] = parsed
         self._characters += len(text)
-        while self._kept and (len(self._kept) > self._most_kept or self._characters > _MOST_CHARACTERS):
+        while len(self._kept) > 1 and (len(self._kept) > self._most_kept or self._characters > _MOST_CHARACTERS):
             forgotten, _ = self._kept.popitem(last=False)
             self._characters -= len(forgotten[1])
         return parsed
