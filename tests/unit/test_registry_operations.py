@@ -342,6 +342,19 @@ def test_a_text_that_another_registry_wrote_otherwise_is_the_same_schema(instanc
     assert instance.register("a", PERSON)["id"] == 9
 
 
+def test_a_text_of_a_type_that_is_unknown_here_is_found_as_it_was_written(instance: Instance) -> None:
+    """Another registry may have formats of its own: their schemas are answered, not registered."""
+    instance.log.append_raw(
+        b'{"keytype":"SCHEMA","subject":"a","version":1,"magic":1}',
+        _json({"subject": "a", "version": 1, "id": 9, "schemaType": "XML", "schema": "<a/>"}),
+    )
+    instance.follow()
+    assert instance.look_up("a", "<a/>", schemaType="XML")["id"] == 9
+    assert instance.register("a", "<a/>", schemaType="XML")["id"] == 9
+    assert refused(lambda: instance.register("b", "<a/>", schemaType="XML")) == (42201, "Invalid schema type XML")
+    assert refused(lambda: instance.register("a", STRING))[0] == 42201
+
+
 # Metadata and rules
 
 

@@ -134,6 +134,10 @@ class Finder:
         """The version that has a schema; the highest, if several have. Raises RegistryError."""
         if candidate.is_empty:
             return None
+        if not normalize and not latest_only:
+            as_written = self._find_as_written(candidate, deleted=deleted)
+            if as_written is not None:
+                return as_written
         schema = self.canonical(candidate, is_new=False, normalize=normalize)
         if latest_only:
             latest = self._parts.state.latest(candidate.subject)
@@ -143,19 +147,29 @@ class Finder:
 
     def find_equal(self, schema: CanonicalSchema, *, deleted: bool) -> StoredSchema | None:
         """The version of the subject that has exactly this schema: a live one if there is one."""
-        subject = schema.candidate.subject
-        holders = [each for each in self.equals(schema) if each.subject == subject and (deleted or not each.deleted)]
-        return max(holders, key=lambda each: (not each.deleted, each.version), default=None)
+        return _preferred(self.equals(schema), schema.candidate.subject, deleted=deleted)
+
+    def _find_as_written(self, candidate: Candidate, *, deleted: bool) -> StoredSchema | None:
+        """The version of the subject with just this text, which need not be parsed for that.
+
+        Most programs send the text that the registry once gave them."""
+        text = candidate.text or ""
+        digest = schema_digest(text, candidate.references, candidate.metadata, candidate.rule_set)
+        holders = [each for each in self._holders(candidate, digest) if each.text == text]
+        return _preferred(holders, candidate.subject, deleted=deleted)
 
     def equals(self, schema: CanonicalSchema) -> list[StoredSchema]:
         """All versions of the context that have exactly this schema, the lowest id first."""
+        return self._holders(schema.candidate, schema.digest)
+
+    def _holders(self, candidate: Candidate, digest: bytes) -> list[StoredSchema]:
         state = self._parts.state
-        context = context_of(schema.candidate.subject)
+        context = context_of(candidate.subject)
         return [
             holder
-            for schema_id in state.ids(context, schema.digest)
+            for schema_id in state.ids(context, digest)
             for holder in state.holders(context, schema_id)
-            if holder.schema_type == schema.candidate.schema_type
+            if holder.schema_type == candidate.schema_type
         ]
 
     def find_alike(self, schema: CanonicalSchema, versions: Sequence[StoredSchema]) -> StoredSchema | None:
@@ -198,6 +212,12 @@ class Finder:
                 text = stored.text
             self._known_texts[stored.digest] = None if text == stored.text else text
         return self._known_texts[stored.digest] or stored.text
+
+
+def _preferred(holders: Sequence[StoredSchema], subject: str, *, deleted: bool) -> StoredSchema | None:
+    """The version of a subject: a live one if there is one, and the highest of those."""
+    own = [each for each in holders if each.subject == subject and (deleted or not each.deleted)]
+    return max(own, key=lambda each: (not each.deleted, each.version), default=None)
 
 
 def _have_same_metadata(metadata: Metadata | None, stored: StoredSchema) -> bool:
