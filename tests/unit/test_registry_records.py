@@ -122,7 +122,6 @@ def test_the_guid_is_confluents_digest_of_the_schema() -> None:
         (b'{"keytype":"SCHEMA","subject":"a","version":true,"magic":1}', VALUE),
         (b'{"keytype":"SCHEMA","subject":"a","version":1,"magic":2}', VALUE),
         (b'{"keytype":"SCHEMA","subject":"\\ud800","version":1,"magic":1}', VALUE),
-        (KEY, b""),
         (KEY, b"no JSON"),
         (KEY, b"[" * 100_000),
         (KEY, b"null"),
@@ -177,6 +176,25 @@ def test_a_key_of_another_form_is_deleted_in_its_own_form_too() -> None:
     registry.delete_version("a", "1", permanent=True)
     after_restart = Instance(SchemasLog(log.compacted()))
     assert after_restart.registry.subjects.names(deleted=True) == []
+
+
+def test_an_empty_value_deletes_as_karapace_does() -> None:
+    """It is no tombstone for compaction, which keeps it as the last record of its key."""
+    log = SchemasLog()
+    key, config = (
+        b'{"subject":"a","version":1,"magic":1,"keytype":"SCHEMA"}',
+        b'{"subject":"a","magic":0,"keytype":"CONFIG"}',
+    )
+    log.append_raw(key, VALUE)
+    log.append_raw(config, b'{"compatibilityLevel":"FULL"}')
+    log.append_raw(key, b"")
+    log.append_raw(config, b"")
+    for records in (log.records, log.compacted()):
+        registry = Instance(SchemasLog(records))
+        assert registry.registry.subjects.names(deleted=True) == []
+        assert registry.registry.schemas.search() == []
+        assert registry.registry.configs.get("a", default_to_global=True) == {"compatibilityLevel": "BACKWARD"}
+        assert registry.skipped == []
 
 
 def test_a_digest_that_a_registry_wrote_stands_for_encrypted_metadata() -> None:

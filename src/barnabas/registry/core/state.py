@@ -58,7 +58,7 @@ class RegistryState:
             return self._skipped("it has no key")
         try:
             key = decode_schemas_key(record.key)
-            if record.value is None:
+            if not record.value:  # Karapace deletes with an empty value, others with none
                 self._delete(key)
             else:
                 value = None if key.type is SchemasKeyType.NOOP and key.name is None else decode_json(record.value)
@@ -71,7 +71,7 @@ class RegistryState:
         except ShapeError as error:
             return self._skipped(str(error))
         self._to_repair.pop(record.key, None)
-        self._note_form(key, record.key, is_there=record.value is not None)
+        self._note_form(key, record.key, is_there=bool(record.value))
         return None
 
     def repairs(self) -> tuple[NewRecord, ...]:
