@@ -210,3 +210,23 @@ def test_schema_that_the_topic_does_not_take_is_refused_as_too_large(
     large = avro_record("L") | {"doc": "x" * 30_000}
     assert register(registry.url, "large", large).code == 42209
     assert register(registry.url, "small", avro_record("S")).status == 200
+
+
+def test_write_waits_for_another_leader_when_the_former_one_has_stopped(start: Start) -> None:
+    """A client sees nothing of an instance that is restarted."""
+    leader, follower = start(kafkagroup_heartbeat_interval_ms="900"), start(kafkagroup_heartbeat_interval_ms="900")
+    assert register(follower.url, "a", avro_record("A")).body["id"] == 1
+    leader.stop()
+    assert register(follower.url, "b", avro_record("B")).body["id"] == 2
+
+
+def test_leader_whose_transactional_id_somebody_takes_leads_again(cluster: Cluster, topic: str, start: Start) -> None:
+    """It asks the group whether it still leads, and fences the other one."""
+    registry = start()
+    assert register(registry.url, "a", avro_record("A")).body["id"] == 1
+    other = Producer({**cluster.client_properties(), "transactional.id": f"{topic}-{topic}-writer"})
+    with other:
+        other.init_transactions()
+        assert register(registry.url, "b", avro_record("B")).code == 50004
+        second = eventually(lambda: (found := register(registry.url, "b", avro_record("B"))).status == 200 and found)
+        assert second.body["id"] == 2

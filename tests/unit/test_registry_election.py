@@ -213,6 +213,16 @@ class TestMembership:
         assert not member.membership.leads(member.now_ms)
         assert member.membership.leader() is None
 
+    def test_that_left_joins_as_a_new_one_and_does_not_lead(self) -> None:
+        """The group agrees anew."""
+        member = Member()
+        member.join()
+        member.membership.left()
+        request = member.membership.request()
+        assert isinstance(request, JoinGroupRequest)
+        assert request.member_id == ""
+        assert not member.membership.leads(member.now_ms)
+
     def test_leaves_in_the_form_of_the_version(self) -> None:
         """Old brokers know one member only."""
         member = Member()

@@ -18,12 +18,16 @@ from barnabas.registry.errors import ErrorCode, RegistryError
 from barnabas.registry.http.settings import HttpSettings
 from barnabas.registry.storage.identity import RegistryIdentity
 
-__all__ = ["FORWARDED", "READ_POSITION", "ForwardedAnswer", "LeaderForwarding"]
+__all__ = ["FORWARDED", "READ_POSITION", "ForwardedAnswer", "LeaderAbsentError", "LeaderForwarding"]
 
 FORWARDED = "X-Forward"
 READ_POSITION = "X-Registry-Position"
 """The offset up to which the leader has read the topic: who forwarded waits until it has, too."""
 _KEPT = ("Content-Type", "Accept", "Authorization")
+
+
+class LeaderAbsentError(RegistryError):
+    """Nothing listens at the leader's address: it has not got the request."""
 
 
 class ForwardedAnswer(NamedTuple):
@@ -63,7 +67,9 @@ class LeaderForwarding:
     async def forward(
         self, leader: RegistryIdentity, method: str, raw_path: str, headers: Mapping[str, str], body: bytes
     ) -> ForwardedAnswer:
-        """The leader's answer, whatever it is. Raises RegistryError FORWARDING_FAILED."""
+        """The leader's answer, whatever it is.
+
+        Raises RegistryError FORWARDING_FAILED, `LeaderAbsentError` where it was not sent."""
         kept = {name: headers[name] for name in _KEPT if name in headers}
         try:
             async with self._session.request(
@@ -81,7 +87,8 @@ class LeaderForwarding:
                     int(position) if position.isascii() and position.isdecimal() and len(position) < 19 else None,
                 )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise RegistryError(
+            kind = LeaderAbsentError if isinstance(error, aiohttp.ClientConnectorError) else RegistryError
+            raise kind(
                 ErrorCode.FORWARDING_FAILED,
                 f"Unexpected error while forwarding the {method} request to {leader.url}: {error or type(error).__name__}",
             ) from error

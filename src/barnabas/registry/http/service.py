@@ -32,7 +32,7 @@ from barnabas.registry.http.content import (
     read_body,
 )
 from barnabas.registry.http.context_paths import PREFIX, has_paths_in_contexts
-from barnabas.registry.http.forwarding import FORWARDED, READ_POSITION, LeaderForwarding
+from barnabas.registry.http.forwarding import FORWARDED, READ_POSITION, LeaderAbsentError, LeaderForwarding
 from barnabas.registry.http.operations import OPERATIONS, Call, RestOperation
 from barnabas.registry.http.settings import HttpSettings
 from barnabas.registry.storage.service import SchemaStore
@@ -204,11 +204,37 @@ class HttpService:
         else:
             if not decision.records:
                 return _answer(operation, decision.answer(), content_type)
+        return await self._lead_or_forward(
+            request, body, lambda written: _answer(operation, written, content_type), decide, may_wait=True
+        )
+
+    async def _lead_or_forward(
+        self,
+        request: web.Request,
+        body: bytes,
+        respond: Callable[[Answer], web.Response],
+        decide: Callable[[], Decision],
+        *,
+        may_wait: bool,
+    ) -> web.Response:
+        store = self._store
         if store.leads:
-            answer = _answer(operation, await store.write(decide), content_type)
+            answer = respond(await store.write(decide))
             if FORWARDED in request.headers:
                 answer.headers[READ_POSITION] = str(store.position)
             return answer
+        former = store.leadership.leader
+        try:
+            return await self._forward(request, body)
+        except LeaderAbsentError:
+            if not may_wait or former is None:
+                raise
+            # It may have stopped a moment ago. Nothing was sent, so it can be sent once more.
+            await store.wait_for_other_leader(former)
+        return await self._lead_or_forward(request, body, respond, decide, may_wait=False)
+
+    async def _forward(self, request: web.Request, body: bytes) -> web.Response:
+        store = self._store
         leader = store.leadership.leader
         if leader is None or store.leadership.is_self or FORWARDED in request.headers:
             raise RegistryError(ErrorCode.UNKNOWN_LEADER, f"{request.method} request failed since leader is unknown")

@@ -33,6 +33,7 @@ __all__ = ["LeaderElector", "Leadership"]
 logger = logging.getLogger(__name__)
 
 _LEAVE_S = 2.0
+_HURRY_MS = 200
 _FAILURES_A_WARNING = 20
 _ANSWER_MARGIN_MS = 5_000  # over the rebalance, for which the answer to a JoinGroup waits
 
@@ -70,6 +71,10 @@ class LeaderElector:
         self._failures = 0
         self._coordinator_id = -1
         self._is_closing = threading.Event()
+        self._wake = threading.Event()
+        """Set for a request before it is due."""
+        self._must_leave = False
+        self._asked_ms = 0
         self._connection: AdminConnection | None = None
         self._thread = threading.Thread(target=self._run, name="registry-elector", daemon=True)
 
@@ -81,9 +86,20 @@ class LeaderElector:
         """Whether this instance may write now. Any thread may ask."""
         return self._membership.leads(_now_ms())
 
+    def hurry(self) -> None:
+        """Ask the coordinator now: the leader does not answer, and may have left the group."""
+        if _now_ms() - self._asked_ms >= _HURRY_MS:
+            self._wake.set()
+
+    def rejoin(self) -> None:
+        """Leave the group and join it again, so that it agrees anew on who leads."""
+        self._must_leave = True
+        self._wake.set()
+
     def close(self) -> None:
         """Leave the group, so that another one leads at once."""
         self._is_closing.set()
+        self._wake.set()
         connection = self._connection
         if not self._thread.is_alive():
             return
@@ -109,8 +125,14 @@ class LeaderElector:
 
     def _take_part(self, connection: AdminConnection) -> None:
         while not self._is_closing.is_set():
-            if self._is_closing.wait(self._membership.wait_ms(_now_ms()) / 1000):
+            self._wake.wait(self._membership.wait_ms(_now_ms()) / 1000)
+            self._wake.clear()
+            if self._is_closing.is_set():
                 return
+            if self._must_leave:
+                self._must_leave = False
+                self._leave(connection)
+                self._membership.left()
             try:
                 self._ask(connection)
                 self._failures = 0
@@ -128,7 +150,7 @@ class LeaderElector:
             self._coordinator_id = in_time.find_coordinator(self._group_id).id
             self._membership.needs_coordinator = False
         request = self._membership.request()
-        sent_ms = _now_ms()
+        self._asked_ms = sent_ms = _now_ms()
         used = connection if isinstance(request, JoinGroupRequest) else in_time
         response = _send(used, request, self._coordinator_id)
         self._membership.answered(response, sent_ms, _now_ms())

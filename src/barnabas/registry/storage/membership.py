@@ -216,6 +216,11 @@ class RegistryMembership:
             self._next_ms = now_ms + _REFUSED_BACKOFF_MS
             raise MembershipRefusedError(code)
 
+    def left(self) -> None:
+        """The member has left, and is to join as a new one: the group agrees anew."""
+        self._member_id = ""
+        self._lose()
+
     def failed(self, now_ms: int) -> None:
         """No answer came: look the coordinator up, and ask again.
 

@@ -43,6 +43,9 @@ T = TypeVar("T")
 _TOO_LARGE = frozenset(("MSG_SIZE_TOO_LARGE", "MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"))
 _SKIPPED_LINES = 100
 _LATEST = -1
+_HANDOVER_S, _LOOK_S = 5.0, 0.1
+_IDLE_S = 3600.0
+"""Brokers forget a transactional.id that is not used for days: the next write begins anew then."""
 _CATCH_UP_MS = 2000
 _NOBODY = Leadership(None, is_self=False, generation=-1)
 
@@ -64,7 +67,7 @@ class SchemaStore:
         self._skipped = 0
         self._turn = asyncio.Lock()
         self._fenced_generation: int | None = None
-        self._has_led_generation = -1
+        self._last_write_s = 0.0
         self._taking_over: asyncio.Task[None] | None = None
         self._threads = ThreadPoolExecutor(1, "registry-writer")
         self._reader: StoreReader | None = None
@@ -224,6 +227,14 @@ class SchemaStore:
         except RegistryError as error:
             logger.warning("%s", error)
 
+    async def wait_for_other_leader(self, former: RegistryIdentity) -> None:
+        """Wait a moment for another leader than one that is not there any more, if the group has
+        one. Cheap to call often."""
+        end = self._loop.time() + _HANDOVER_S
+        while self.leadership.leader == former and self._elector is not None and self._loop.time() < end:
+            self._elector.hurry()
+            await asyncio.sleep(_LOOK_S)
+
     @property
     def leads(self) -> bool:
         """Whether this instance may write now."""
@@ -238,7 +249,7 @@ class SchemaStore:
         """Be the one writer, with all records of those before it applied; raises RegistryError."""
         if not self.leads:
             raise RegistryError(ErrorCode.UNKNOWN_LEADER, "this instance does not lead, and it is not known which does")
-        if self._writer.is_open:
+        if self._writer.is_open and self._loop.time() < self._last_write_s + _IDLE_S:
             return
         generation = self.leadership.generation
         await self._attempt(self._writer.open, generation)
@@ -268,6 +279,7 @@ class SchemaStore:
 
     async def _append(self, records: Sequence[NewRecord], generation: int) -> None:
         offset = await self._attempt(self._writer.append, generation, records)
+        self._last_write_s = self._loop.time()
         try:
             await self._read_up_to(offset + 1, self._settings.timeout_ms)
         except TimeoutError:
@@ -283,8 +295,11 @@ class SchemaStore:
         try:
             return await self._in_thread(work, *arguments)
         except FencedError as error:
-            # Another instance leads, and this one will learn it from the group.
+            # Another instance leads, or the coordinator of transactions has ended one that took too
+            # long. Which of them, the group says in its next generation.
             self._fenced_generation = generation
+            if self._elector is not None:
+                self._elector.rejoin()
             raise RegistryError(ErrorCode.UNKNOWN_LEADER, f"another instance leads: {error}") from error
         except TimedOutError as error:
             raise RegistryError(ErrorCode.OPERATION_TIMED_OUT, f"the write did not end in time: {error}") from error
