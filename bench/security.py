@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Self
 
 from acl_costs import measure_many, measure_rights
@@ -365,16 +365,18 @@ def running(systems: list[str]) -> Iterator[list[Broker]]:
                 broker.stop()
 
 
-def measure_acls(systems: list[str], rounds: int, mb: int, count: int, many: int) -> dict[str, object]:
-    """What lists cost, with brokers of their own: see `acl_costs`."""
-    figures: dict[str, object] = {"load": os.getloadavg()[0]}
+def measure_acls(systems: list[str], rounds: int, mb: int, count: int, many: int) -> None:
+    """Print what lists cost, with brokers of their own (see `acl_costs`): each part when it is
+    done, for together they take long."""
     for system in systems:
         if count and HAS_LOAD:
-            figures[f"rights, {count} ACLs, {system}"] = measure_rights(system, rounds, mb, count)
+            show(f"rights, {count} ACLs, {system}", measure_rights(system, rounds, mb, count))
         if many:
-            figures[f"{many} ACLs, {system}"] = measure_many(system, many)
-    figures["load at the end"] = os.getloadavg()[0]
-    return figures
+            show(f"{many} ACLs, {system}", measure_many(system, many))
+
+
+def show(what: str, figures: Mapping[str, object]) -> None:
+    print(json.dumps({what: {**figures, "load": os.getloadavg()[0]}}, indent=2), flush=True)
 
 
 def main() -> None:
@@ -391,7 +393,7 @@ def main() -> None:
     given = parser.parse_args()
     systems = [given.only] if given.only else [OURS, THEIRS] if HAS_REFERENCE else [OURS]
     if "acls" in given.what:
-        print(json.dumps(measure_acls(systems, given.rounds, given.mb, given.acls, given.many_acls), indent=2))
+        measure_acls(systems, given.rounds, given.mb, given.acls, given.many_acls)
         given.what.remove("acls")
         if not given.what:
             return

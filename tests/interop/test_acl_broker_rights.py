@@ -119,7 +119,8 @@ def read(running: MixedCluster, group: str, count: int) -> list[str]:
 
 def test_brokers_of_both_kinds_work_with_cluster_action_alone(cluster: MixedCluster) -> None:
     """Each kind holds the controller's office once, and each broker is away once."""
-    values: list[str] = []
+    values = ["before"]
+    write(cluster, values)  # all must be there to make the topic of transactions
     for controller in (0, 1):
         cluster.give_office_to(controller)
         for broker, kind in enumerate(KINDS):

@@ -3,6 +3,7 @@ with an error."""
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +30,15 @@ def test_every_api_has_a_way_to_answer_an_error(handler: ApiHandler) -> None:
     """An exception in a handler must reach the client as the API's own error."""
     names = {field.name for field in api(handler.key).response.FIELDS}
     assert handler.fail is not None or "error_code" in names
+
+
+def test_apis_that_users_read_are_not_there_are_not_served() -> None:
+    """Delegation tokens, quotas of clients, and requests that a broker forwards."""
+    page = Path(__file__).parents[2] / "docs" / "reference" / "not-supported.md"
+    (row,) = (line for line in page.read_text().splitlines() if line.startswith("| Delegation tokens"))
+    listed = {key for key in ApiKey if "".join(map(str.capitalize, key.name.split("_"))) in row}
+    assert len(listed) == 7
+    assert listed.isdisjoint(HANDLERS)
 
 
 def test_every_api_can_ask_for_rights() -> None:
