@@ -21,7 +21,7 @@ from barnabas.broker.authorizer.acl_znodes import (
     encode_acls,
     encode_change,
 )
-from barnabas.broker.authorizer.authorizer import Authorizer
+from barnabas.broker.authorizer.authorizer import Authorizer, VersionedAcls
 from barnabas.broker.cluster.steps import Pause, Transact
 from barnabas.broker.cluster.znodes import ZnodeFormatError
 from barnabas.security.acls import (
@@ -513,3 +513,18 @@ def test_a_lost_session_fails_what_is_not_done_and_keeps_what_is() -> None:
     assert 0 < len(done) < count
     assert set(broker.authorizer.patterns()) == {one.binding.pattern for one in deleted} - set(done)
     assert all(path(pattern) not in znodes.nodes for pattern in done)
+
+
+def test_a_change_of_very_many_entries_takes_turns_before_its_first_write() -> None:
+    """Each pass over all of them does."""
+    broker = Broker(Znodes())
+    bindings = [AclBinding(ORDERS._replace(name=f"t{number}"), ANN) for number in range(5000)]
+
+    def turns(steps: Any) -> int:
+        """Before the first look at a znode, or the first write."""
+        return next(number for number, step in enumerate(steps) if step is not None)
+
+    assert turns(broker.store.create(bindings)) >= 2 * len(bindings)
+    for pattern, entry in bindings:
+        broker.authorizer.update(pattern, VersionedAcls(frozenset([entry]), 0))
+    assert turns(broker.store.delete([AclBindingFilter()])) >= 3 * len(bindings)

@@ -15,12 +15,12 @@ what the broker knew; here its pattern denies everything to all but super users 
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from barnabas.base.randomness import Random
-from barnabas.base.tasks import one_by_one
+from barnabas.base.tasks import list_of, one_by_one
 from barnabas.broker.authorizer.acl_znodes import (
     ACL_CHANGE_PREFIX,
     ACL_PATHS,
@@ -84,6 +84,8 @@ UNREADABLE_RETRY_MS = 10_000
 _BATCH_BYTES = 1 << 20
 """What the entries that are written together have at most, beside those of one pattern."""
 
+K = TypeVar("K")
+V = TypeVar("V")
 _Entries = frozenset[AccessControlEntry]
 _Change = Callable[[_Entries], _Entries]
 _Failure = KafkaError | KeeperError | None
@@ -226,11 +228,12 @@ class AclStore:
                     # As Kafka has it: the pattern's other entries fail with it.
                     failures[pattern] = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
             yield None
-        changes = [
+        unions: Iterator[tuple[ResourcePattern, _Change]] = (
             (pattern, partial(frozenset[AccessControlEntry].union, frozenset(entries)))
-            for pattern, entries in added.items()
+            for pattern, entries in _taken_from(added)
             if pattern not in failures
-        ]
+        )
+        changes = yield from list_of(unions)
         failures.update((yield from self._change_all(changes)))
         results = []
         for pattern, entry in bindings:
@@ -268,10 +271,15 @@ class AclStore:
                         matching.setdefault(pattern, {})[index] = wanted
             yield None
         yield from self._match_wide(wide, matching)
-        removals = {pattern: _Removal(dict(sorted(found.items()))) for pattern, found in matching.items()}
-        failures = yield from self._change_all([(pattern, removal.of) for pattern, removal in removals.items()])
+        removals = yield from list_of(
+            (pattern, _Removal(dict(sorted(found.items())))) for pattern, found in _taken_from(matching)
+        )
+        rests: Iterator[tuple[ResourcePattern, _Change]] = ((pattern, removal.of) for pattern, removal in removals)
+        changes = yield from list_of(rests)
+        failures = yield from self._change_all(changes)
         results: list[list[AclDeleteResult]] = [[] for _ in filters]
-        for pattern, removal in removals.items():
+        while removals:
+            pattern, removal = removals.pop()
             for entry, index in removal.removed.items():
                 results[index].append(AclDeleteResult(AclBinding(pattern, entry), failures[pattern]))
             yield None
@@ -292,11 +300,13 @@ class AclStore:
                     matching.setdefault(pattern, {})[index] = wanted
                 yield None
 
-    def _change_all(self, changes: Sequence[tuple[ResourcePattern, _Change]]) -> Steps[dict[ResourcePattern, _Failure]]:
-        """Change the entries of patterns, some at a time; what went wrong with each."""
+    def _change_all(self, changes: list[tuple[ResourcePattern, _Change]]) -> Steps[dict[ResourcePattern, _Failure]]:
+        """Change the entries of patterns, some at a time; what went wrong with each. Takes those
+        that are done from the list."""
         failures: dict[ResourcePattern, _Failure] = {}
-        for first in range(0, len(changes), ITEMS_A_TURN):
-            some = _PatternChanges(self._authorizer, self.notes, dict(changes[first : first + ITEMS_A_TURN]))
+        while changes:
+            some = _PatternChanges(self._authorizer, self.notes, dict(changes[-ITEMS_A_TURN:]))
+            del changes[-ITEMS_A_TURN:]
             yield from self.in_turn(self._change(some))
             failures.update(some.failures)
         return failures
@@ -312,6 +322,12 @@ class AclStore:
         except KeeperError as error:
             some.fail_pending(error.with_traceback(None))
         some.fail_pending(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+
+
+def _taken_from(items: dict[K, V]) -> Iterator[tuple[K, V]]:
+    """The items, the last one first, each taken out: very many would all be freed at the end."""
+    while items:
+        yield items.popitem()
 
 
 class _Removal:
