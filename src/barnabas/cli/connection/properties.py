@@ -16,13 +16,18 @@ if TYPE_CHECKING:
     from barnabas.cli.connection.contexts import Context
 
 __all__ = [
+    "REGISTRY_PROPERTY",
     "client_properties_file",
     "key_values",
     "named_values",
     "properties_file",
     "read_properties_file",
+    "registry_address",
     "unresolved_file",
 ]
+
+REGISTRY_PROPERTY = "schema.registry.url"
+"""The address of a schema registry, as Confluent's clients call it."""
 
 
 def properties_file(path: "str | Context | None") -> dict[str, str]:
@@ -82,12 +87,18 @@ def client_properties_file(path: "str | Context | None") -> dict[str, str]:
     from barnabas.client.properties.names import CLIENT_PROPERTIES, is_client_property, looks_like_security_property
 
     given = properties_file(path)
+    given.pop(REGISTRY_PROPERTY, None)  # of the consoles, which ask for it (`registry_address`)
     for name in [name for name in given if not is_client_property(name) and not looks_like_security_property(name)]:
         del given[name]
         hint = did_you_mean(name, CLIENT_PROPERTIES)
         where = f" in {path}" if isinstance(path, str) else ""
         print_warning(f"{name}{where} is not a property of clients, and has no effect{hint}")
     return given
+
+
+def registry_address(path: "str | Context | None") -> str | None:
+    """The schema registry that the same file or context names."""
+    return properties_file(path).get(REGISTRY_PROPERTY)
 
 
 def key_values(texts: Sequence[str], option: str) -> dict[str, str]:

@@ -10,8 +10,15 @@ from collections.abc import Callable, Iterator
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.connection.properties import client_properties_file, key_values, named_values
+from barnabas.cli.connection.properties import (
+    REGISTRY_PROPERTY,
+    client_properties_file,
+    key_values,
+    named_values,
+    registry_address,
+)
 from barnabas.cli.connection.reachability import bounds_of, existing_partitions, require_broker, topics_of
+from barnabas.cli.console.registry_values import REGISTRY_HELP, record_reader
 from barnabas.cli.options.tool_parser import BROKERS_HELP, ToolParser, add_connect_timeout
 from barnabas.cli.output.readable import json_line
 from barnabas.cli.output.terminal import escaped_bytes_for, print
@@ -38,6 +45,7 @@ def main(argv: list[str]) -> int:
     if not servers:
         parser.missing("bootstrap-server")
     properties["bootstrap.servers"] = servers
+    registry = properties.pop(REGISTRY_PROPERTY, None) or registry_address(given.command_config)
     deadline = Deadline(given.connect_timeout)
     produces = given.P or (not given.C and not given.G and not sys.stdin.isatty())
     # A reader of partitions looks at the topic itself.
@@ -47,7 +55,10 @@ def main(argv: list[str]) -> int:
         return _list(properties, deadline)
     if not given.topic:
         parser.error("a topic is expected: -t TOPIC")
-    return _produce(given, properties) if produces else _consume(given, properties, deadline)
+    if produces:
+        return _produce(given, properties)
+    read, write = record_reader(given.r or registry), _writer(given)
+    return _consume(given, properties, deadline, lambda record: write(read(record)))
 
 
 def _list(properties: dict[str, str], deadline: Deadline) -> int:
@@ -84,8 +95,12 @@ def _parts(delimiter: bytes) -> Iterator[bytes]:
         yield rest
 
 
-def _consume(given: argparse.Namespace, properties: dict[str, str], deadline: Deadline) -> int:
-    write = _writer(given)
+def _consume(
+    given: argparse.Namespace,
+    properties: dict[str, str],
+    deadline: Deadline,
+    write: Callable[[Record[bytes, bytes]], bytes],
+) -> int:
     code = 0
     if given.G:
         properties |= {"group.id": given.G, "auto.offset.reset": "earliest"}
@@ -215,6 +230,7 @@ def _parser() -> ToolParser:
         metavar="FORMAT",
         help="consume: %%s value, %%k key, %%t topic, %%p partition, %%o offset, %%T time, %%h headers",
     )
+    add("-r", metavar="URL", help=f"consume: {REGISTRY_HELP}")
     add("-J", action="store_true", help="consume: a JSON document in each line")
     add("-X", action="append", default=[], metavar="NAME=VALUE", help="a property of the client")
     add("-F", "--command-config", dest="command_config", metavar="FILE", help="a .properties file for the client")

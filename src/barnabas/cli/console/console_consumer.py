@@ -15,9 +15,16 @@ from typing import Any, NoReturn
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.connection.properties import client_properties_file, key_values, properties_file
+from barnabas.cli.connection.properties import (
+    REGISTRY_PROPERTY,
+    client_properties_file,
+    key_values,
+    properties_file,
+    registry_address,
+)
 from barnabas.cli.connection.reachability import require_broker
 from barnabas.cli.console.formatters import Formatter, formatter
+from barnabas.cli.console.registry_values import REGISTRY_HELP, record_reader
 from barnabas.cli.options.tool_parser import BROKERS_HELP, ToolParser, add_connect_timeout
 from barnabas.cli.output.terminal import print
 from barnabas.client.codecs import BYTES
@@ -44,8 +51,8 @@ def main(argv: list[str]) -> int:
     parser = _parser()
     given = parser.parse_args(argv)
     _check(parser, given)
-    write = _formatter(given)
     properties = _properties(parser, given)
+    write = _formatter(given, properties.pop(REGISTRY_PROPERTY, None) or registry_address(given.consumer_config))
     start = None if given.partition is None else _start(parser, given)
     require_broker(given.bootstrap_server, properties, given.connect_timeout, [given.topic])
     consumer = Consumer(properties, deserializer=BYTES, key_deserializer=BYTES)
@@ -219,11 +226,18 @@ def _properties(parser: ToolParser, given: argparse.Namespace) -> dict[str, Any]
     return properties
 
 
-def _formatter(given: argparse.Namespace) -> Formatter:
+def _formatter(given: argparse.Namespace, from_client: str | None) -> Formatter:
+    """``from_client`` is the registry that the consumer's properties name."""
     properties = {**properties_file(given.formatter_config), **key_values(given.property, "--property")}
     named = {"key.deserializer": given.key_deserializer, "value.deserializer": given.value_deserializer}
     properties.update({name: value for name, value in named.items() if value})
-    return formatter(given.formatter, properties)
+    registry = given.schema_registry or properties.get(REGISTRY_PROPERTY) or from_client
+    properties.pop(REGISTRY_PROPERTY, None)
+    made = formatter(given.formatter, properties)
+    if not registry:
+        return made
+    read = record_reader(registry)
+    return lambda record: made(read(record))
 
 
 def _parser() -> ToolParser:
@@ -261,6 +275,7 @@ def _parser() -> ToolParser:
         help="default, logging, noop, json, offsets, groupmetadata, transactionlog, Kafka's class names for them, or a "
         "Python class by dotted path",
     )
+    add("--schema-registry", metavar="URL", help=REGISTRY_HELP)
     add("--formatter-config", metavar="FILE", help="a .properties file for the formatter")
     add("--key-deserializer", metavar="CLASS", help="how to read keys, such as long")
     add("--value-deserializer", metavar="CLASS", help="how to read values, such as string")

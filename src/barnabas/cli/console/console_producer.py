@@ -3,12 +3,20 @@
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from barnabas.base.errors import ConfigError
-from barnabas.cli.connection.properties import client_properties_file, key_values, properties_file
+from barnabas.cli.connection.properties import (
+    REGISTRY_PROPERTY,
+    client_properties_file,
+    key_values,
+    properties_file,
+    registry_address,
+)
 from barnabas.cli.connection.reachability import require_broker
 from barnabas.cli.console.line_reader import Line, LineReader
+from barnabas.cli.console.registry_values import WRITER_PROPERTIES, value_writer
 from barnabas.cli.options.tool_parser import BROKERS_HELP, ToolParser, add_connect_timeout
 from barnabas.cli.output.colours import print_error
 from barnabas.cli.output.terminal import print
@@ -32,7 +40,7 @@ def main(argv: list[str]) -> int:
     properties = _properties(given)
     require_broker(properties["bootstrap.servers"], properties, given.connect_timeout, [given.topic])
     lines = _lines(interactive=sys.stdin.isatty() and sys.stdout.isatty())
-    records = _reader(given)(lines)
+    records = _reader(given, properties.pop(REGISTRY_PROPERTY, None) or registry_address(given.producer_config))(lines)
     failures = _Failures()
     with Producer(
         properties,
@@ -94,16 +102,32 @@ def _lines(*, interactive: bool) -> Iterator[bytes]:
         yield line
 
 
-def _reader(given: argparse.Namespace) -> Callable[[Iterable[bytes]], Iterator[Line]]:
+def _reader(given: argparse.Namespace, registry: str | None) -> Callable[[Iterable[bytes]], Iterator[Line]]:
+    """``registry`` is the one that the producer's properties name."""
     properties = {**properties_file(given.reader_config), **key_values(given.property, "--property")}
     properties["topic"] = given.topic
     if given.line_reader in _DEFAULT_READERS:
-        return LineReader(properties).read
+        if registry and any(name.startswith("value.schema") for name in properties):
+            properties.setdefault(REGISTRY_PROPERTY, registry)
+        write = value_writer(properties)
+        read = LineReader({name: text for name, text in properties.items() if name not in WRITER_PROPERTIES}).read
+        return read if write is None else partial(_written, read, write, given.topic)
     made = load_dotted(given.line_reader, "--line-reader")(properties)
     reader = getattr(made, "read", None)
     if reader is None:
         raise ConfigError(f"--line-reader {given.line_reader}: it needs a method read(lines) that yields records")
     return reader  # type: ignore[no-any-return]  # the user's own
+
+
+def _written(
+    read: Callable[[Iterable[bytes]], Iterator[Line]],
+    write: Callable[[bytes, str], bytes],
+    topic: str,
+    lines: Iterable[bytes],
+) -> Iterator[Line]:
+    """The records of lines, whose values get a schema."""
+    for line in read(lines):
+        yield line if line.value is None else line._replace(value=write(line.value, topic))
 
 
 def _properties(given: argparse.Namespace) -> dict[str, Any]:

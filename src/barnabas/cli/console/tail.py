@@ -9,8 +9,9 @@ from datetime import datetime
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.connection.properties import client_properties_file
+from barnabas.cli.connection.properties import client_properties_file, registry_address
 from barnabas.cli.connection.reachability import LIBRDKAFKA_S, bounds_of, existing_partitions, require_broker
+from barnabas.cli.console.registry_values import REGISTRY_HELP, record_reader
 from barnabas.cli.options.times import parse_time_ms
 from barnabas.cli.options.tool_parser import BROKERS_HELP, ToolParser, add_connect_timeout
 from barnabas.cli.output.readable import json_line, record_text
@@ -36,6 +37,7 @@ def main(argv: list[str]) -> int:
         **client_properties_file(given.command_config),
         "bootstrap.servers": given.bootstrap_server,
     }
+    read = record_reader(given.schema_registry or registry_address(given.command_config))
     deadline = Deadline(given.connect_timeout)
     require_broker(properties["bootstrap.servers"], properties, deadline.left_s())
     pattern = None
@@ -63,7 +65,7 @@ def main(argv: list[str]) -> int:
         starts = _starts(consumer, ends, since_ms, given.last, deadline.left_s(at_least=LIBRDKAFKA_S))
         consumer.assign({**starts, **later})
         history = _history(consumer, {topic_partition: end for topic_partition, (_, end) in ends.items()})
-        shown = [record for record in history if _matches(record, pattern)]
+        shown = [record for record in map(read, history) if _matches(record, pattern)]
         if since_ms is None:
             shown = shown[-given.last :] if given.last else []
         while True:
@@ -72,7 +74,7 @@ def main(argv: list[str]) -> int:
                     show(record)
             if given.no_follow:
                 break
-            shown = [record for record in consumer.consume(500, 0.5) if _matches(record, pattern)]
+            shown = [record for record in map(read, consumer.consume(500, 0.5)) if _matches(record, pattern)]
     return code
 
 
@@ -139,6 +141,7 @@ def _parser() -> ToolParser:
     add("--filter", metavar="REGEX", help="only records whose key or value has a match")
     add("--partition", type=int, metavar="N", help="only this partition")
     add("--no-follow", action="store_true", help="end at the end of the topic")
+    add("--schema-registry", metavar="URL", help=REGISTRY_HELP)
     add("--output", choices=("text", "json"), default="text", help="lines for people, or a JSON document in each line")
     add_connect_timeout(parser, waits=True)
     return parser

@@ -131,6 +131,11 @@ class SchemaRegistry:
         codec: Codec[M] = self._serializers().protobuf(subject, message)
         return codec
 
+    def reader(self) -> Codec[Any]:
+        """Values of every schema of the registry: what `avro` and `json_schema` give, and messages
+        of Protobuf. It writes none."""
+        return self._serializers().reader()
+
     def _serializers(self) -> "Serializers":
         try:
             from barnabas.client.registry.serializers import Serializers

@@ -14,7 +14,6 @@ confluent-kafka registers, looks up, resolves, migrates and encodes. Around it s
 Kafka has no counterpart; Confluent's client has AbstractKafkaSchemaSerDe.
 """
 
-import base64
 import io
 import json
 import uuid
@@ -27,6 +26,7 @@ from confluent_kafka.schema_registry import topic_record_subject_name_strategy a
 from confluent_kafka.schema_registry import topic_subject_name_strategy as by_topic
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 from confluent_kafka.schema_registry.rule_registry import RuleRegistry
+from confluent_kafka.schema_registry.serde import SchemaId
 from confluent_kafka.serialization import MessageField, SerializationContext
 from confluent_kafka.serialization import SerializationError as ConfluentSerializationError
 
@@ -34,6 +34,7 @@ from barnabas.base.json_text import parse_json
 from barnabas.client.codecs import RecordCodec, RecordPlace
 from barnabas.client.errors import ClientError, ConfigurationError, SerializationError
 from barnabas.client.registry.avro_bounds import avro_bounds
+from barnabas.client.registry.protobuf_files import message_class, message_name
 from barnabas.client.registry.references import SchemaReference, UnsupportedSchemaError
 from barnabas.client.registry.requests import RegistryRequests, UnknownSchemaError
 from barnabas.client.registry.rules import rules_problem
@@ -193,6 +194,10 @@ class Serializers:
         read = _made(subject, "Protobuf", lambda: ProtobufDeserializer(message, guard.of_reader(), self._client))
         return guard.codec("PROTOBUF", write, read)
 
+    def reader(self) -> RecordCodec[Any]:
+        """What reads values of every schema, each as its kind is read; it writes none."""
+        return _Reader(self, self._registry, self._client).codec()
+
     # A registry in this process
 
     def mocked_schema(self, schema_id: int) -> dict[str, Any]:
@@ -252,12 +257,18 @@ class _Guard:
         found = {name: self._properties[name] for name in _OF_BOTH if self._properties.get(name) is not None}
         if self._kind == "JSON" and "validate" in self._properties:
             found["validate"] = self._properties["validate"]
-        return {**found, "subject.name.strategy": self._subject_of, "schema.id.deserializer": self._split}
+        return {**found, "subject.name.strategy": self._subject_to_read, "schema.id.deserializer": self._split}
 
     def _subject_of(self, context: Any, record: str | None) -> Any:
         if self._subject is not None:
             return self._subject
         return _STRATEGIES[str(self._properties.get(_STRATEGY, "TOPIC")).upper()](context, record)
+
+    def _subject_to_read(self, context: Any, record: str | None) -> Any:
+        """The subject; None where none can be known, which matters for the latest version alone."""
+        if self._subject is None and not context.topic and not self._reads_latest:
+            return None
+        return self._subject_of(context, record)
 
     def _subject_to_write(self, context: Any, record: str | None) -> Any:
         """The subject; the latest version's rules are looked at before they are executed."""
@@ -316,8 +327,7 @@ class _Guard:
     def _split(self, payload: bytes, context: Any, schema_id: Any) -> io.BytesIO:
         """The value without its id, which goes into ``schema_id``."""
         data = payload[: len(payload) - context.padding]
-        wanted = _HEADERS[context.field]
-        header = next((value for name, value in context.headers if name == wanted and value is not None), None)
+        header = _id_header(context.headers, context.field)
         rest = _read_id(data if header is None else header, schema_id)
         if self._kind == "PROTOBUF":
             indexes, rest = split_message_indexes(rest)
@@ -358,10 +368,74 @@ class _Guard:
         return avro_bounds(parse_json(str(schema.schema_str)), [parse_json(each) for each in texts.values()])
 
     def _check_message(self, schema: Schema, indexes: Sequence[int]) -> None:
-        found = _message_name(str(schema.schema_str), indexes)
+        found = message_name(str(schema.schema_str), indexes)
         own = self._message.DESCRIPTOR
         if found != own.full_name:
             raise ClientError(f"the value is another message of {own.file.name} than {own.full_name}: {found}")
+
+
+class _Reader:
+    """Reads values of every schema."""
+
+    def __init__(self, serializers: Serializers, registry: SchemaSource, client: Any) -> None:
+        self._registry, self._client = registry, client
+        self._make = {
+            "AVRO": lambda: serializers.avro(None, None, ()),
+            "JSON": lambda: serializers.json_schema(None, None, ()),
+        }
+        self._codecs: dict[str, RecordCodec[Any]] = {}
+        self._messages: dict[Any, Any] = {}
+
+    def codec(self) -> RecordCodec[Any]:
+        def refuse(_: Any, __: Any = None) -> bytes:
+            raise SerializationError("this codec only reads", remedy="write with the codec of a schema")
+
+        return RecordCodec("REGISTRY", refuse, lambda data: self._decode(data, RecordPlace()), refuse, self._decode)
+
+    def _decode(self, data: bytes, place: RecordPlace) -> Any:
+        header = _id_header(place.headers, _Context(place).field)
+        schema_id = SchemaId("")
+        rest = _read_id(data if header is None else header, schema_id)
+        kind = self._schema(schema_id, None).schema_type or "AVRO"
+        if kind == "PROTOBUF":
+            return self._message(schema_id, rest, data if header is not None else None)
+        if kind not in self._make:
+            raise UnsupportedSchemaError(f"a schema of {kind} is not supported")
+        if kind not in self._codecs:
+            self._codecs[kind] = self._make[kind]()
+        return self._codecs[kind].decode_at(data, place)
+
+    def _schema(self, schema_id: Any, form: str | None) -> Any:
+        def ask() -> Any:
+            if schema_id.id is not None:
+                return self._client.get_schema(schema_id.id, None, form)
+            return self._client.get_schema_by_guid(str(schema_id.guid), form)
+
+        return _asked(ask, f"schema {schema_id.id or schema_id.guid}")
+
+    def _message(self, schema_id: Any, rest: bytes, value: bytes | None) -> Any:
+        """``value`` is that of a record whose id stands in a header."""
+        from google.protobuf.message import DecodeError
+
+        indexes, rest = split_message_indexes(rest)
+        key = (schema_id.id, schema_id.guid, indexes)
+        if key not in self._messages:
+            what, schema = f"schema {schema_id.id or schema_id.guid}", self._schema(schema_id, "serialized")
+            if problem := rules_problem(_rule_set(schema), writes=False):
+                raise UnsupportedSchemaError(f"{what}: {problem}")
+            named = self._registry.references(what, schema.to_dict(), form="serialized")
+            try:
+                self._messages[key] = message_class(str(schema.schema_str), indexes, named)
+            except (ValueError, TypeError, DecodeError) as error:
+                raise ConfigurationError(f"{what} is no Protobuf file that can be used: {error}") from error
+        message = self._messages[key]()
+        message.ParseFromString(rest if value is None else value)
+        return message
+
+
+def _id_header(headers: Sequence[tuple[str, bytes | None]], field: Any) -> bytes | None:
+    """The bytes of a schema's id in a record's headers."""
+    return next((value for name, value in headers if name == _HEADERS[field] and value is not None), None)
 
 
 def _read_id(data: bytes, schema_id: Any) -> bytes:
@@ -372,26 +446,6 @@ def _read_id(data: bytes, schema_id: Any) -> bytes:
     else:
         schema_id.id, rest = split_schema_id(data)
     return rest
-
-
-def _message_name(text: str, indexes: Sequence[int]) -> str:
-    """The full name of a message of a file, in its serialized form."""
-    from google.protobuf.descriptor_pb2 import FileDescriptorProto
-    from google.protobuf.message import DecodeError
-
-    file = FileDescriptorProto()
-    names: list[str] = []
-    try:
-        file.ParseFromString(base64.b64decode(text))
-        messages = file.message_type
-        for index in indexes:
-            names.append(messages[index].name)
-            messages = messages[index].nested_type
-    except (ValueError, DecodeError):
-        raise ConfigurationError("the value's schema is no Protobuf file that can be used") from None
-    except IndexError:
-        raise ClientError("the value names no message of its schema") from None
-    return ".".join(filter(None, [file.package, *names]))
 
 
 def _rule_set(schema: Schema) -> Mapping[str, Any] | None:

@@ -8,13 +8,11 @@ write with a newer schema; columns that a record's schema lacks are null.
 
 import base64
 import io
-import re
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.json_text import parse_json
 from barnabas.client.errors import ClientError, ConnectError
 from barnabas.client.registry.avro_bounds import avro_bounds
+from barnabas.client.registry.protobuf_files import imported_files
 from barnabas.client.registry.registry import SchemaRegistry, UnknownSchemaError, UnsupportedSchemaError
 from barnabas.client.registry.rules import rules_problem
 from barnabas.client.registry.wire_format import split_message_indexes, split_schema_id
@@ -340,7 +339,7 @@ def protobuf_class(text: str, message: str) -> Any:
 
     file = FileDescriptorProto()
     file.ParseFromString(base64.b64decode(text))
-    return _message_class([*_imported_files(file, {}), file], message)
+    return _message_class([*imported_files(file, {}), file], message)
 
 
 def _message_class(files: list[Any], message: str) -> Any:
@@ -385,7 +384,7 @@ def _protobuf_of_registry(schemas: _Schemas) -> Decode:
             for index in indexes[1:]:
                 inner = inner.nested_type[index]
                 names.append(inner.name)
-            imported = _imported_files(file, found.named)
+            imported = imported_files(file, found.named)
             return _protobuf(_message_class([*imported, file], ".".join(filter(None, [file.package, *names]))))
         except (ValueError, TypeError, DecodeError) as error:
             # It is no base64, no file, or imports what is not there.
@@ -403,41 +402,6 @@ def _protobuf_of_registry(schemas: _Schemas) -> Decode:
         return found(message)
 
     return decode
-
-
-def _imported_files(file: Any, named: Mapping[str, str]) -> list[Any]:
-    """The files that a file imports, those that others import first: references by their names, and
-    Google's own."""
-    from google.protobuf import descriptor_pb2
-
-    found: dict[str, Any] = {}
-    for name, text in named.items():
-        found[name] = descriptor_pb2.FileDescriptorProto()
-        found[name].ParseFromString(base64.b64decode(text))
-        found[name].name = name
-    own: dict[str, Any] = {}
-    for each in (*found.values(), file):
-        _add_known(each, own, found)
-    return [*own.values(), *found.values()]
-
-
-def _add_known(file: Any, own: dict[str, Any], named: Mapping[str, Any]) -> None:
-    """Add Google's files that a file imports, those that they import first."""
-    from google.protobuf import descriptor_pb2
-
-    for name in file.dependency:
-        if name in own or name in named:
-            continue
-        if not re.fullmatch(r"google/(protobuf|type)/[a-z_]+\.proto", name):
-            raise ValueError(f"it imports {name}, which is no reference of it")
-        try:
-            module = import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
-        except ImportError:
-            raise ValueError(f"it imports {name}, which is not installed") from None
-        known = descriptor_pb2.FileDescriptorProto()
-        module.DESCRIPTOR.CopyToProto(known)
-        _add_known(known, own, named)
-        own[name] = known
 
 
 def _message_values(message: Any) -> dict[str, Any]:
