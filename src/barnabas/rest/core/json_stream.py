@@ -5,7 +5,7 @@ Kafka has no counterpart; Confluent's is JsonStream.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 from barnabas.rest.errors import RestCode, RestError
@@ -15,6 +15,8 @@ __all__ = ["JsonStream", "json_bytes", "json_of"]
 _OUTSIDE = re.compile(rb'["{}\[\]]')
 _IN_STRING = re.compile(rb'["\\]')
 _NOTHING = b" \t\r\n"
+_BLANKS = _NOTHING.decode()
+_LONGEST_CHARACTER = 4
 _QUOTE, _BACKSLASH = ord('"'), ord("\\")
 _OPENING = b"{["
 _DEEPEST = 200
@@ -24,10 +26,14 @@ def _no_constant(text: str) -> Any:
     raise ValueError(f"{text} is not JSON")
 
 
+_DECODER = json.JSONDecoder(parse_constant=_no_constant)
+_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
 def json_of(data: bytes) -> Any:
     """The document in these bytes. Raises `RestError`."""
     try:
-        return json.loads(data, parse_constant=_no_constant)
+        return _DECODER.decode(data.decode())
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise RestError(RestCode.BAD_REQUEST, f"Error processing JSON: {reason}") from None
@@ -36,13 +42,17 @@ def json_of(data: bytes) -> Any:
 def json_bytes(document: Any) -> bytes:
     """The document without blanks, in UTF-8. Raises `RestError` for what JSON cannot hold."""
     try:
-        return json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+        return _ENCODER.encode(document).encode()
     except (ValueError, RecursionError) as error:
         raise RestError(RestCode.BAD_REQUEST, f"it cannot be written as JSON: {error}") from None
 
 
 class JsonStream:
-    """Splits bytes into the texts of objects; it does not read what is inside them."""
+    """Reads objects from bytes.
+
+    An object that has come as a whole is read at once. Of one that has not, only brackets and
+    quotation marks are looked at until its end is there: each byte once, however many pieces
+    there are."""
 
     def __init__(self, most_bytes: int) -> None:
         """An object may have ``most_bytes``."""
@@ -58,17 +68,44 @@ class JsonStream:
         """The bytes of an object that has not ended."""
         return len(self._held)
 
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        """The objects that end in these bytes. Raises `RestError` for what is no object, and for
-        one that is too large."""
+    def feed(self, data: bytes) -> Iterator[dict[str, Any] | RestError]:
+        """The objects that end in these bytes; of one with wrong contents, what is wrong.
+
+        Raises `RestError` for what is no object, and for one that is too large."""
+        if not self._held:
+            data = yield from self._whole(data)
         self._held += data
         while (end := self._end()) is not None:
             self._check_size(end)
-            made = bytes(self._held[:end])
+            text = bytes(self._held[:end])
             del self._held[:end]
             self._at = 0
-            yield made
+            try:
+                yield json_of(text)
+            except RestError as error:
+                yield error
         self._check_size(len(self._held))
+
+    def _whole(self, data: bytes) -> Generator[dict[str, Any], None, bytes]:
+        """The objects that are there as a whole; returns the rest."""
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:  # it may end inside of a character
+            return data
+        at = 0
+        while True:
+            while at < len(text) and text[at] in _BLANKS:
+                at += 1
+            if not text.startswith("{", at):
+                return text[at:].encode()
+            try:
+                document, end = _DECODER.raw_decode(text, at)
+            except (ValueError, RecursionError):
+                return text[at:].encode()
+            if _LONGEST_CHARACTER * (end - at) > self._most_bytes:
+                self._check_size(len(text[at:end].encode()))
+            at = end
+            yield document
 
     def _check_size(self, size_bytes: int) -> None:
         if size_bytes > self._most_bytes:

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from barnabas.client.records import Delivery
 from barnabas.rest.core.embedded import EmbeddedFormat
-from barnabas.rest.core.json_stream import JsonStream, json_bytes, json_of
+from barnabas.rest.core.json_stream import JsonStream, json_bytes
 from barnabas.rest.core.produce_requests import (
     ProduceDatum,
     ProducedRecord,
@@ -111,19 +111,19 @@ async def _produce(request: web.Request) -> web.StreamResponse:
 async def _stream(request: web.Request, backend: Backend) -> web.StreamResponse:
     topic, cluster_id = request.match_info["topic_name"], request.match_info["cluster_id"]
     waiting: asyncio.Queue[_Sent | None] = asyncio.Queue(_MOST_WAITING)
-    texts = _objects(request, backend)
+    documents = _objects(request, backend)
     try:
-        first = await anext(texts)
+        first = await anext(documents)
     except StopAsyncIteration:
         raise RestError(RestCode.INVALID_PAYLOAD, "Payload error. Request body is empty. Data is required.") from None
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
     await response.prepare(request)
     writing = asyncio.create_task(_write_reports(response, cluster_id, waiting))
     try:
-        await waiting.put(await _send_text(backend, topic, first))
+        await waiting.put(await _send_document(backend, topic, first))
         try:
-            async for text in texts:
-                sent = await _send_text(backend, topic, text)
+            async for document in documents:
+                sent = await _send_document(backend, topic, document)
                 if writing.done():
                     break  # the client is gone
                 await waiting.put(sent)
@@ -138,8 +138,8 @@ async def _stream(request: web.Request, backend: Backend) -> web.StreamResponse:
     return response
 
 
-async def _objects(request: web.Request, backend: Backend) -> AsyncIterator[bytes]:
-    """The texts of the records as they come. Raises `RestError`."""
+async def _objects(request: web.Request, backend: Backend) -> AsyncIterator[dict[str, Any] | RestError]:
+    """The records as they come. Raises `RestError` for what ends the stream."""
     settings = backend.settings
     most = settings["api.v3.produce.request.size.limit.max.bytes"] or settings["max.request.bytes"]
     stream, held = JsonStream(most), 0
@@ -147,8 +147,8 @@ async def _objects(request: web.Request, backend: Backend) -> AsyncIterator[byte
     end = time.monotonic() + length_s
     try:
         async for part in body_parts(request, length_s):
-            for text in stream.feed(part):
-                yield text
+            for document in stream.feed(part):
+                yield document
             backend.bodies.give_back(held)
             held = 0
             backend.bodies.take(stream.held_bytes)
@@ -163,9 +163,11 @@ async def _objects(request: web.Request, backend: Backend) -> AsyncIterator[byte
         backend.bodies.give_back(held)
 
 
-async def _send_text(backend: Backend, topic: str, text: bytes) -> _Sent:
+async def _send_document(backend: Backend, topic: str, document: dict[str, Any] | RestError) -> _Sent:
+    if isinstance(document, RestError):
+        return _Sent(None, error=document)
     try:
-        record = read_produce_record(json_of(text))
+        record = read_produce_record(document)
     except RestError as error:
         return _Sent(None, error=error)
     return await _send(backend, topic, record)
