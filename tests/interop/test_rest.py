@@ -8,6 +8,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import sys
 import time
 import urllib.parse
 from collections.abc import Iterator
@@ -23,6 +24,9 @@ from barnabas.client import BYTES, Admin, Consumer, Producer
 from barnabas.client.admin.acls import Acl
 from barnabas.testing import Cluster
 from barnabas.testing.rest import ClusterRest, rest_properties
+from support.pages import DOCS, blocks
+from support.ports import free_ports
+from support.reader import Reader
 
 JSON_TYPE = "application/json"
 V2 = "application/vnd.kafka.v2+json"
@@ -720,3 +724,26 @@ def test_users_of_a_secured_cluster_have_their_own_rights_over_https() -> None:
             assert bob.ask("GET", f"{path}/records").code == 40403
             ann.ask("POST", f"{path}/subscription", {"topics": ["orders"]})
             assert len(read(ann, path, 1, "binary")) == 1
+
+
+# The command and its page
+
+
+def test_the_page_does_what_it_shows(tmp_path: Path) -> None:
+    """rest-proxy.md: a cluster with a proxy, a record over HTTP, an instance, and the end."""
+    (port,) = free_ports(1)
+    reader = Reader(tmp_path, {"up --rest": f"up --rest {port}", "127.0.0.1:8082": f"127.0.0.1:{port}"})
+    try:
+        reader.follow(blocks(DOCS / "how-to" / "rest-proxy.md"))
+    finally:
+        reader.end()
+
+
+def test_a_file_that_asks_for_more_protection_than_there_is_ends_the_start(tmp_path: Path) -> None:
+    """The error names the property."""
+    file = tmp_path / "kafka-rest.properties"
+    file.write_text("bootstrap.servers=localhost:1\nlisteners=http://127.0.0.1:0\nauthentication.roles=admin\n")
+    command = [sys.executable, "-m", "barnabas", "rest", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "authentication.roles" in done.stderr

@@ -18,6 +18,7 @@ CLIENTS = "interop/test_client_administration.py"
 GROUPS = "interop/test_groups_clients.py"
 BROKER_CLIENTS = "interop/test_broker_clients.py"
 FAILOVER = "interop/test_failover_clients.py::test_producers_lose_and_double_nothing_when_brokers_are_killed"
+REST = "interop/test_rest.py"
 REGISTRY_CLIENT = "interop/test_registry_confluent_client.py"
 GO = "interop/test_other_languages.py::test_go_clients_do_all_they_do_elsewhere"
 JAVASCRIPT = "interop/test_other_languages.py::test_javascript_clients_do_all_they_do_elsewhere"
@@ -58,6 +59,13 @@ PROOFS: dict[str, dict[str, str]] = {
         "the leader of three registries killed: no id twice, no schema lost": (
             "fault/test_registry_kills.py::test_leader_that_is_killed_or_stands_still_loses_nothing"
         ),
+    },
+    "Confluent's REST API, versions 2 and 3, by curl and over sockets": {
+        "the documented requests against our proxy: topics and configurations": f"{REST}::test_curl_creates_describes_and_deletes_a_topic_as_documented",
+        "produce in a stream": f"{REST}::test_reports_come_while_the_stream_is_open_and_in_its_order",
+        "consumers with offsets and lags": f"{REST}::test_a_consumer_of_version_2_does_as_documented",
+        "Avro and Protobuf by the registry": f"{REST}::test_values_of_avro_go_through_the_registry_both_ways",
+        "event streams": f"{REST}::test_a_stream_has_what_was_there_and_what_comes",
     },
     "kcat": {
         "produce with every codec": "interop/test_kcat.py::test_lines_go_in_and_come_out_through_every_codec",
