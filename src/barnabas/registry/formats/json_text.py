@@ -1,17 +1,20 @@
 """Reads and writes JSON as the registry stores it: compact, in the order of the source."""
 
 import json
+import math
 
 from barnabas.registry.formats.schema import InvalidSchemaError
 
-__all__ = ["read_json", "write_json"]
+__all__ = ["read_json", "sorted_keys", "write_json"]
 
 
 def read_json(text: str) -> object:
     """The value of a JSON text. Raises InvalidSchemaError with the place of what is wrong."""
     try:
-        value: object = json.loads(text, parse_constant=_refuse_constant)
+        value: object = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
         text.encode()
+    except InvalidSchemaError:
+        raise
     except json.JSONDecodeError as error:
         raise InvalidSchemaError(f"not JSON: {error.msg} (line {error.lineno}, column {error.colno})") from error
     except UnicodeEncodeError as error:
@@ -35,5 +38,21 @@ def write_json(value: object) -> str:
     return text
 
 
+def sorted_keys(value: object) -> object:
+    """The same value with the keys of all objects in order."""
+    if isinstance(value, dict):
+        return {key: sorted_keys(value[key]) for key in sorted(value)}
+    if isinstance(value, list):
+        return [sorted_keys(each) for each in value]
+    return value
+
+
 def _refuse_constant(name: str) -> object:
     raise InvalidSchemaError(f"not JSON: {name} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise InvalidSchemaError(f"not JSON: the number {text[:40]} is too large")
+    return number

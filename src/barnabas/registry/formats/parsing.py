@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from barnabas.registry.formats.avro.schema import parse_avro
+from barnabas.registry.formats.json_schema.schema import parse_json_schema
 from barnabas.registry.formats.protobuf.schema import parse_protobuf
 from barnabas.registry.formats.schema import InvalidSchemaError, ParsedSchema, SchemaReference, SchemaType
 
@@ -10,6 +11,7 @@ __all__ = ["parse_schema"]
 
 _PARSERS: Mapping[SchemaType, Callable[..., ParsedSchema]] = {
     SchemaType.AVRO: parse_avro,
+    SchemaType.JSON: parse_json_schema,
     SchemaType.PROTOBUF: parse_protobuf,
 }
 

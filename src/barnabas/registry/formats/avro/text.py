@@ -18,7 +18,7 @@ from barnabas.registry.formats.avro.types import (
     RecordType,
     UnionType,
 )
-from barnabas.registry.formats.json_text import write_json
+from barnabas.registry.formats.json_text import sorted_keys, write_json
 
 __all__ = ["canonical_text", "normalized_text"]
 
@@ -102,7 +102,7 @@ class _Writer:
         if field.doc is not None:
             written["doc"] = field.doc
         if field.default is not ABSENT:
-            written["default"] = _sorted_keys(field.default) if self._is_normal else field.default
+            written["default"] = sorted_keys(field.default) if self._is_normal else field.default
         if field.order != "ascending":
             written["order"] = field.order
         if field.aliases:
@@ -117,18 +117,10 @@ class _Writer:
             return properties
         names = [name for name in _LOGICAL if "logicalType" in properties and name in properties]
         names += sorted(properties.keys() - set(names))
-        return {name: _sorted_keys(properties[name]) for name in names}
+        return {name: sorted_keys(properties[name]) for name in names}
 
 
 def _qualified(full_name: str, namespace: str) -> str:
     """A name as it is used inside a namespace: short, if that means the same."""
     space, _, name = full_name.rpartition(".")
     return name if space == namespace and name not in _KINDS else full_name
-
-
-def _sorted_keys(value: object) -> object:
-    if isinstance(value, dict):
-        return {key: _sorted_keys(value[key]) for key in sorted(value)}
-    if isinstance(value, list):
-        return [_sorted_keys(each) for each in value]
-    return value

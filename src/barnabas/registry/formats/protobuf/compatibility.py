@@ -18,7 +18,7 @@ from barnabas.registry.formats.protobuf.elements import (
 )
 from barnabas.registry.formats.protobuf.scopes import DefinedType, Types
 
-__all__ = ["Side", "find_differences"]
+__all__ = ["FileSide", "find_differences"]
 
 _GROUPS = {
     **dict.fromkeys(("int32", "int64", "uint32", "uint64", "bool"), "general number"),
@@ -51,7 +51,7 @@ _DESCRIPTIONS = {
 }
 
 
-class Side(NamedTuple):
+class FileSide(NamedTuple):
     """A file, the types that it knows, and the versions of the files that it imports.
 
     A version is what a reference names, or the text of the file where nothing names it."""
@@ -76,7 +76,7 @@ _Path = tuple[str, ...]
 _Differences = dict[ProtobufDifference, None]
 
 
-def find_differences(reader: Side, writer: Side) -> list[ProtobufDifference]:
+def find_differences(reader: FileSide, writer: FileSide) -> list[ProtobufDifference]:
     """Why a file does not read what was written with another; empty if it does."""
     comparison = _Comparison(reader, writer)
     found = comparison.file()
@@ -84,7 +84,7 @@ def find_differences(reader: Side, writer: Side) -> list[ProtobufDifference]:
 
 
 class _Comparison:
-    def __init__(self, reader: Side, writer: Side) -> None:
+    def __init__(self, reader: FileSide, writer: FileSide) -> None:
         self._reader = reader
         self._writer = writer
         self._imported: dict[tuple[str, str], bool] = {}
@@ -168,7 +168,7 @@ class _Comparison:
         return {} if group == old_group else _one("FIELD_SCALAR_KIND_CHANGED", path)
 
     @staticmethod
-    def _group(side: Side, kind: str, scope: str) -> str | None:
+    def _group(side: FileSide, kind: str, scope: str) -> str | None:
         """The group of a scalar or an enum, None for a message."""
         if kind in _GROUPS:
             return _GROUPS[kind]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from google.protobuf import descriptor_pb2, message_factory
 from google.protobuf.message import DecodeError
 
-from barnabas.registry.formats.protobuf.compatibility import Side, find_differences
+from barnabas.registry.formats.protobuf.compatibility import FileSide, find_differences
 from barnabas.registry.formats.protobuf.elements import FileElement
 from barnabas.registry.formats.protobuf.from_descriptors import file_of_descriptor
 from barnabas.registry.formats.protobuf.known_files import known_file
@@ -59,11 +59,11 @@ class ProtobufSchema:
             raise InvalidSchemaError("the messages of the schema nest too deeply to be compared") from error
         return [each.message(reader, writer) for each in found]
 
-    def _side(self) -> Side:
+    def _side(self) -> FileSide:
         """Files that a reference names are of one version if it is the same subject and version."""
         versions: dict[str, object] = {name: self.resolved.get(name) for name in self.files.imported}
         versions |= {each.name: (each.subject, each.version) for each in self.references}
-        return Side(self.files.file, self.files.types, {"": "", **versions})
+        return FileSide(self.files.file, self.files.types, {"": "", **versions})
 
 
 def parse_protobuf(
