@@ -298,6 +298,11 @@ def trials(seeds: str) -> dict[str, Trial]:
             ("tests/interop/test_acl_matrix.py", "tests/interop/test_acl_strangers.py"),
             {"BARNABAS_RIGHTS": "all"},
         ),
+        "apache's authorizer tests": Trial(
+            "Apache Kafka's own AuthorizerIntegrationTest passes with our broker in place of theirs",
+            ("tests/strangers/test_apache_authorizer.py",),
+            {"BARNABAS_APACHE_TESTS": "all"},
+        ),
         "rule mutants": Trial(
             "each rule of security and each limit has a unit test that fails without it",
             program=("tests/rule_mutants.py",),
