@@ -298,6 +298,11 @@ def trials(seeds: str) -> dict[str, Trial]:
             ("tests/interop/test_acl_matrix.py", "tests/interop/test_acl_strangers.py"),
             {"BARNABAS_RIGHTS": "all"},
         ),
+        "rights of flows": Trial(
+            "a flow and a replay of its dead letters need the rights that the page says, and without one name it",
+            ("tests/spark/test_spark_rights.py",),
+            {"BARNABAS_RIGHTS": "all"},
+        ),
         "apache's authorizer tests": Trial(
             "Apache Kafka's own AuthorizerIntegrationTest passes with our broker in place of theirs",
             ("tests/strangers/test_apache_authorizer.py",),

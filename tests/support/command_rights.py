@@ -25,8 +25,8 @@ _AT = "--bootstrap-server {server} --command-config {config}"
 _OF_BROKER = "--bootstrap-server {server}"
 
 
-_NOT_SEEN = "the right to describe"
-"""In a message about what is not there for this user."""
+_NOT_SEEN = re.compile("the right to (describe|write)")
+"""In a message about what is not there for this user, or is not done for anybody without it."""
 _REFUSED = re.compile("authori[sz]", re.IGNORECASE)
 
 
@@ -287,7 +287,8 @@ def rights_text(acls: Sequence[Acl]) -> str:
     """As the table has them."""
     on: dict[tuple[str, str], list[str]] = {}
     for acl in acls:
-        on.setdefault((acl.resource_type, acl.resource_name), []).append(pascal_case(AclOperation[acl.operation]))
+        name = acl.resource_name if acl.pattern_type == "LITERAL" else f"{acl.resource_name}*"
+        on.setdefault((acl.resource_type, name), []).append(pascal_case(AclOperation[acl.operation]))
     texts = []
     for (kind, name), operations in sorted(on.items()):
         resource = "the cluster" if kind == "CLUSTER" else f"{kind.lower().replace('_', ' ')} `{name}`"
@@ -343,7 +344,7 @@ def needed_rights(uses: Sequence[Use], recorded: Mapping[str, list[Acl]], folder
 def is_clear(acl: Acl, outcome: Outcome, whole: Outcome) -> bool:
     """Whether somebody can tell which right is missing, or a list only has less in it."""
     text = outcome.errors + outcome.output
-    if _NOT_SEEN in text:
+    if _NOT_SEEN.search(text):
         return True
     names_it = acl.resource_type == "CLUSTER" or acl.resource_name in text
     if names_it and _REFUSED.search(text):

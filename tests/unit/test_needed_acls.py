@@ -77,3 +77,16 @@ def test_what_is_only_listed_needs_an_entry_if_something_else_is_done_with_it() 
         ("User:ann", "DESCRIBE_CONFIGS", "TOPIC", "orders"),
         ("User:bob", "READ", "TOPIC", "prices"),
     ]
+
+
+def test_a_name_with_a_slash_is_a_prefix_that_brokers_keep() -> None:
+    """They keep no entry for such a name; two of one beginning have one. Before a slash in front is
+    nothing: all names are meant."""
+    needed = NeededAcls()
+    for name in ("till/source-replay", "till/rates-replay", "/till"):
+        needed.note("User:ann", AclOperation.READ, ResourceType.GROUP, name)
+    for folds_prefixes in (False, True):
+        assert entries(needed, folds_prefixes=folds_prefixes) == [
+            ("User:ann", "READ", "GROUP", "*"),
+            ("User:ann", "READ", "GROUP", "till*"),
+        ]

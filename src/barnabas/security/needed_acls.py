@@ -5,7 +5,8 @@ on one resource those that another one implies need no entry: who may read a top
 Where it is enough to have a right to any resource of a type, as for a producer that is idempotent,
 an entry is made only if no other has that right. What is only looked at in a list of all needs an
 entry if something else is done with it: a program that lists topics sees those of others, too.
-Names with a common beginning can be folded into one prefix.
+Names with a common beginning can be folded into one prefix. A name with a slash is one, because no
+broker keeps an entry for it.
 
 Kafka has no counterpart.
 """
@@ -73,9 +74,11 @@ class NeededAcls:
         least = {key: _least(found) for key, found in operations.items()}
         patterns = _folded(least) if folds_prefixes else [(_literal(key), key[0], each) for key, each in least.items()]
         return sorted(
-            AclBinding(pattern, AccessControlEntry(principal, WILDCARD, operation, AclPermissionType.ALLOW))
-            for pattern, principal, found in patterns
-            for operation in found
+            {
+                AclBinding(pattern, AccessControlEntry(principal, WILDCARD, operation, AclPermissionType.ALLOW))
+                for pattern, principal, found in patterns
+                for operation in found
+            }
         )
 
 
@@ -96,7 +99,17 @@ def _least(operations: set[AclOperation]) -> frozenset[AclOperation]:
 
 
 def _literal(key: _Key) -> ResourcePattern:
-    return ResourcePattern(key[1], key[2], PatternType.LITERAL)
+    return _storable(key[1], key[2], PatternType.LITERAL)
+
+
+def _storable(resource_type: ResourceType, name: str, pattern_type: PatternType) -> ResourcePattern:
+    """The narrowest pattern that brokers keep: a name with a slash would be two znodes."""
+    begin, slash, _ = name.partition("/")
+    if not slash:
+        return ResourcePattern(resource_type, name, pattern_type)
+    if not begin:
+        return ResourcePattern(resource_type, WILDCARD, PatternType.LITERAL)
+    return ResourcePattern(resource_type, begin, PatternType.PREFIXED)
 
 
 def _folded(
@@ -109,9 +122,9 @@ def _folded(
         groups.setdefault((principal, resource_type, operations, part[0] if part else name), []).append(name)
     for (principal, resource_type, operations, _), names in groups.items():
         if len(names) == 1:
-            yield ResourcePattern(resource_type, names[0], PatternType.LITERAL), principal, operations
+            yield _storable(resource_type, names[0], PatternType.LITERAL), principal, operations
         else:
-            yield ResourcePattern(resource_type, _common(names), PatternType.PREFIXED), principal, operations
+            yield _storable(resource_type, _common(names), PatternType.PREFIXED), principal, operations
 
 
 def _common(names: Sequence[str]) -> str:

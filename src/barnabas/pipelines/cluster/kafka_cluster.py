@@ -107,6 +107,7 @@ class KafkaCluster:
             wanted = list(self._options.topics)
             missing = [name for name in wanted if name not in topics]
             if missing:
+                self._refuse_hidden(missing)
                 hint = did_you_mean(missing[0], [name for name in topics if not name.startswith("__")])
                 raise MissingTopicError(f"topic {', '.join(missing)} does not exist on {self.address}", hint)
         for name in wanted:
@@ -114,6 +115,21 @@ class KafkaCluster:
             if (error := topics[name].error) is not None:
                 raise KafkaException(error)
         return sorted(TopicPartition(name, each) for name in wanted for each in topics[name].partitions)
+
+    def _refuse_hidden(self, topics: Sequence[str]) -> None:
+        """Raise `ClusterError` for a topic that no list has because it may not be described.
+
+        Brokers say so where it is named."""
+        for topic, future in self._admin.describe_topics(
+            TopicCollection(list(topics)), request_timeout=_REQUEST_TIMEOUT_S
+        ).items():
+            try:
+                future.result()
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    raise ClusterError(
+                        f"topic {topic} of {self.address}: the right to describe it is missing: {error.args[0].str()}"
+                    ) from error
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
         """The ids of those topics that exist, if the brokers have ids (Kafka 2.8 and later)."""

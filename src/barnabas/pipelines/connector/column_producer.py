@@ -337,7 +337,10 @@ class ColumnProducer:
                 lambda: self._connection.send(request, InitProducerIdResponse), lambda each: [each.error_code]
             )
             if answer.error_code:
-                raise KafkaError(ErrorCode.of(answer.error_code), "no producer id was given")
+                what = "no producer id was given, which takes the right to write to a topic"
+                code = ErrorCode.of(answer.error_code)
+                is_refused = code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+                raise KafkaError(code, what if is_refused else "no producer id was given")
             self._id = answer.producer_id, answer.producer_epoch
         return self._id
 

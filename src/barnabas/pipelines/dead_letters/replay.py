@@ -39,6 +39,7 @@ from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark 
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from barnabas.base.errors import BarnabasError
+from barnabas.client.consumer.rights import ConsumerRights
 from barnabas.pipelines.checks.analysis import without_spark_logging
 from barnabas.pipelines.checks.trial import source_cluster
 from barnabas.pipelines.cluster.kafka_cluster import KafkaCluster, open_client
@@ -282,9 +283,12 @@ class _Group:
     def __init__(self, kafka: dict[str, str], group: str, topic_id: str) -> None:
         self._topic_id = topic_id
         config = client_config(kafka, **{"enable.auto.commit": False})
-        self._consumer: Any = open_client(Consumer, {**config, "group.id": group})
+        config |= {"group.id": group}
+        self._consumer: Any = open_client(Consumer, config)
+        self._rights = ConsumerRights(config)
 
     def position(self, partitions: list[Any]) -> Offsets:
+        self._rights.check_group(self._consumer)
         names = {(each.topic, each.partition): each for each in partitions}
         try:
             found = self._consumer.committed([ClientPartition(*each) for each in names], _TIMEOUT_S)
