@@ -130,6 +130,8 @@ class KafkaCluster:
                     raise ClusterError(
                         f"topic {topic} of {self.address}: the right to describe it is missing: {error.args[0].str()}"
                     ) from error
+            except RuntimeError:  # the answer says nothing of the topic
+                continue
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
         """The ids of those topics that exist, if the brokers have ids (Kafka 2.8 and later)."""
