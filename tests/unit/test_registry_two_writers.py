@@ -1,5 +1,6 @@
 """Two registries that write to one log: each believes to be the leader for some time."""
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from hypothesis import given, settings
@@ -7,13 +8,14 @@ from hypothesis import strategies as st
 
 from barnabas.registry.core import Decision, RegisterRequest
 from barnabas.registry.core.qualified_subject import context_of
-from barnabas.registry.errors import ErrorCode
+from barnabas.registry.errors import ErrorCode, RegistryError
 from support.registry_log import SCHEMAS, Instance, SchemasLog, all_answers, answer_or_code
 
 SUBJECTS = ("a", "b", ":.c:a")
 steps = st.one_of(
     st.tuples(st.just("decide"), st.integers(0, 1), st.sampled_from(SUBJECTS), st.sampled_from(SCHEMAS)),
     st.tuples(st.just("decide"), st.integers(0, 1), st.sampled_from(SUBJECTS), st.sampled_from(SCHEMAS)),
+    st.tuples(st.just("delete"), st.integers(0, 1), st.sampled_from(SUBJECTS), st.booleans()),
     st.tuples(st.just("write"), st.integers(0, 1), st.sampled_from(["all", "first", "none"])),
     st.tuples(st.just("follow"), st.integers(0, 1), st.integers(1, 3)),
     st.tuples(st.just("lead"), st.integers(0, 1), st.just(0)),
@@ -27,7 +29,7 @@ class Writers:
 
     log: SchemasLog = field(default_factory=SchemasLog)
     instances: list[Instance] = field(default_factory=list)
-    decided: list[tuple[str, str, Decision] | None] = field(default_factory=lambda: [None, None])
+    decided: list[tuple[str, str | None, Decision] | None] = field(default_factory=lambda: [None, None])
     answered: dict[tuple[str, int], str] = field(default_factory=dict)
     versions: dict[tuple[str, int], int] = field(default_factory=dict)
 
@@ -41,12 +43,21 @@ class Writers:
         decision = self.instances[who].registry.subject_versions.register(subject, request)
         self.decided[who] = (subject, schema, decision)
 
+    def delete(self, who: int, subject: str, permanent: bool) -> None:
+        """Decide to delete a subject, on what this instance has read."""
+        self.decided[who] = None
+        with suppress(RegistryError):
+            decision = self.instances[who].registry.subjects.delete(subject, permanent=permanent)
+            self.decided[who] = (subject, None, decision)
+
     def write(self, who: int, how_much: str) -> None:
         """Write a decision, or a part of it and die; answer once all is read again."""
         decided, self.decided[who] = self.decided[who], None
         if decided is None or how_much == "none":
             return
         subject, schema, decision = decided
+        if schema is None:
+            self.versions = {named: each for named, each in self.versions.items() if named[0] != subject}
         if how_much == "first":
             self.log.append(decision.records[:1])
             return
@@ -54,6 +65,8 @@ class Writers:
         self.instances[who].follow()
         answer = answer_or_code(decision.answer)
         if answer == ErrorCode.STORE_ERROR:  # the other one was there first
+            return
+        if schema is None:
             return
         assert answer["schema"] == schema
         key = (context_of(subject), answer["id"])
@@ -87,6 +100,8 @@ def test_two_writers_at_once_give_no_id_twice_and_lose_nothing_that_was_answered
     for kind, who, *values in sequence:
         if kind == "decide":
             writers.decide(who, str(values[0]), str(values[1]))
+        elif kind == "delete":
+            writers.delete(who, str(values[0]), bool(values[1]))
         elif kind == "write":
             writers.write(who, str(values[0]))
         elif kind == "follow":
