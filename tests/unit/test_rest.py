@@ -524,6 +524,21 @@ def test_a_setting_that_protects_and_is_not_supported_stops_the_start(texts: dic
         read_rest_settings({**SERVERS, **texts})
 
 
+def test_addresses_may_begin_with_the_protocol_of_clients() -> None:
+    """As in Confluent's own file; another protocol than that of clients is an error."""
+    servers = {"bootstrap.servers": "PLAINTEXT://h:1,i:2"}
+    assert read_rest_settings(servers).clients["admin"] == {"bootstrap.servers": "h:1,i:2"}
+    with pytest.raises(ConfigError):
+        read_rest_settings({"bootstrap.servers": "SSL://h:1"})
+
+
+def test_settings_of_the_proxy_that_begin_like_those_of_clients_stay_here() -> None:
+    """A consumer would refuse them."""
+    settings = read_rest_settings({**SERVERS, "consumer.threads": "50", "client.init.timeout.ms": "1"})
+    assert settings.clients["consumer"] == SERVERS
+    assert len(settings.warnings) == 2
+
+
 def test_a_setting_without_effect_is_named() -> None:
     """Confluent's files have many."""
     assert read_rest_settings({**SERVERS, "metrics.jmx.prefix": "x"}).warnings == [

@@ -3,11 +3,14 @@
 Kafka has no counterpart; Confluent's are KafkaRestApplication and KafkaRestMain.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
 from aiohttp import web
 
+from barnabas.client.consumer.consumer import Consumer
+from barnabas.client.producer.producer import Producer
 from barnabas.net.web_access import WebListener, read_web_access, web_tls
 from barnabas.rest.backends import Backends
 from barnabas.rest.clients.schema_codecs import registry_requests
@@ -23,6 +26,7 @@ __all__ = ["RestServer"]
 logger = logging.getLogger("barnabas.rest")
 
 _END_S = 5.0
+_CHECK_S = 1.0
 _BACKLOG = 1024
 
 
@@ -47,6 +51,9 @@ class RestServer:
         """Listen. Raises `ConfigError` and OSError."""
         for warning in self.settings.warnings:
             logger.warning(warning)
+        # A login of a request's user is not there yet.
+        checked = self.settings if self._access is not None else self.settings.of_user("user", "password")
+        await asyncio.to_thread(_check_clients, checked.clients)
         backends = self._backends = Backends(self.settings, self._access)
         app = web.Application(middlewares=[answers_errors, has_backend(backends)])
         if self.settings["api.v3.enable"]:
@@ -84,3 +91,10 @@ class RestServer:
         if self._runner is not None:
             await self._runner.cleanup()
         await backends.close()
+
+
+def _check_clients(clients: Mapping[str, Mapping[str, str]]) -> None:
+    """Raise `ConfigError` for properties that a producer or a consumer does not take: else the
+    first request would find them."""
+    Consumer(clients["consumer"]).close(_CHECK_S)
+    Producer(clients["producer"]).close(_CHECK_S)

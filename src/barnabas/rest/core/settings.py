@@ -149,6 +149,18 @@ _REFUSED = {
     "rest.resource.extension.class": "extensions are Java classes",
     "client.sasl.kerberos.service.name": "Kerberos is not supported",
 }
+_IGNORED = frozenset(
+    (
+        *(
+            "consumer.threads",
+            "consumer.iterator.timeout.ms",
+            "consumer.iterator.backoff.ms",
+            "consumer.metadata.timeout.ms",
+        ),
+        *("producer.threads", "client.init.timeout.ms", "client.zk.session.timeout.ms"),
+    )
+)
+"""Confluent's own settings that begin like those of clients."""
 _REFUSED_IF_ON = ("rate.limit.enable", "api.v3.produce.rate.limit.enabled", "compression.enable")
 _PROTECTING = (
     "confluent.rest.auth",
@@ -216,7 +228,10 @@ def read_rest_settings(texts: Mapping[str, str]) -> RestSettings:
         parse_listeners("advertised.listeners", advertised) if advertised else [],
         _clients(texts, values),
         _registry(texts, values),
-        [f"{name} has no effect here" for name in check_unsupported_protection(values)],
+        [
+            f"{name} has no effect here"
+            for name in (*check_unsupported_protection(values), *sorted(_IGNORED & texts.keys()))
+        ],
     )
 
 
@@ -239,16 +254,27 @@ def _is_of_a_client(name: str) -> bool:
 
 def _clients(texts: Mapping[str, str], values: Values) -> dict[str, dict[str, str]]:
     """Those of one kind are stronger than those of all."""
-    servers = ",".join(values["bootstrap.servers"])
+    servers = _servers(values["bootstrap.servers"], texts.get("client.security.protocol", "PLAINTEXT").strip().upper())
     found = {}
     for kind in ("producer", "consumer", "admin"):
         made: dict[str, str] = {}
         for prefix in ("client.", f"{kind}."):
             for name, text in texts.items():
-                if name.startswith(prefix) and name not in REST_SETTINGS:
+                if name.startswith(prefix) and name not in REST_SETTINGS and name not in _IGNORED:
                     made[name.removeprefix(prefix)] = text
         found[kind] = made | {"bootstrap.servers": servers}
     return found
+
+
+def _servers(addresses: list[str], protocol: str) -> str:
+    """The brokers without the protocols that Confluent's addresses may begin with."""
+    found = []
+    for address in addresses:
+        given, sign, rest = address.rpartition("://")
+        if sign and given.upper() != protocol:
+            raise ConfigError(f"bootstrap.servers: {address} is not of client.security.protocol={protocol}")
+        found.append(rest)
+    return ",".join(found)
 
 
 def _registry(texts: Mapping[str, str], values: Values) -> dict[str, str]:

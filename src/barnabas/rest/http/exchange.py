@@ -91,6 +91,7 @@ class BackendsOfUsers(Protocol):
 
 
 _BACKEND: ContextVar[Backend] = ContextVar("backend of a request")
+_TAKEN: ContextVar[list[int]] = ContextVar("bytes that a request holds")
 
 
 def backend_of(_: web.Request) -> Backend:
@@ -130,16 +131,13 @@ async def whole_body(request: web.Request) -> bytes:
     most = backend.settings["max.request.bytes"]
     if (request.content_length or 0) > most:
         raise _too_large(most)
-    made, taken = bytearray(), 0
-    try:
-        async for part in body_parts(request, backend.settings.seconds("request.idle.timeout.ms")):
-            backend.bodies.take(len(part))
-            taken += len(part)
-            if taken > most:
-                raise _too_large(most)
-            made += part
-    finally:
-        backend.bodies.give_back(taken)
+    made = bytearray()
+    async for part in body_parts(request, backend.settings.seconds("request.idle.timeout.ms")):
+        if len(made) + len(part) > most:
+            raise _too_large(most)
+        backend.bodies.take(len(part))
+        _TAKEN.get().append(len(part))  # until the request is answered
+        made += part
     return bytes(made)
 
 
@@ -235,9 +233,12 @@ def has_backend(backends: BackendsOfUsers) -> Any:
             headers = {"WWW-Authenticate": error.challenge}
             return json_answer(document, 401, content_type=_type_of_answers(request), headers=headers)
         _BACKEND.set(backend)
+        taken: list[int] = []
+        _TAKEN.set(taken)
         try:
             return await handler(request)
         finally:
+            backend.bodies.give_back(sum(taken))
             backends.leave(backend)
 
     return check
