@@ -18,6 +18,7 @@ from barnabas.pipelines.formats.declared import Format  # noqa: E402
 from barnabas.pipelines.frames import transforms  # noqa: E402
 from barnabas.pipelines.running.run import run_on  # noqa: E402
 from barnabas.pipelines.specification import spec  # noqa: E402
+from barnabas.pipelines.verification.verification import verify_flow  # noqa: E402
 from support.registry import RegistryForTests  # noqa: E402
 
 FLOW = """\
@@ -80,7 +81,12 @@ def test_rows_of_every_type_go_to_topics_and_come_back(spark: Any, cluster: Any,
     cluster.produce(name, [(None, json.dumps({"id": number, "note": "Größe"}).encode()) for number in (1, 2, 3)])
     columns = {column: sql for column, (sql, _) in COLUMNS.items()}
     with RegistryForTests() as registry:
-        run_on(spark, flow_of(tmp_path, cluster, name, registry.address, columns, **topics))
+        flow = flow_of(tmp_path, cluster, name, registry.address, columns, **topics)
+        run_on(spark, flow)
+        verified = verify_flow(spark, flow, limit=5, say=lambda _: None)
+        assert [(each.verified, each.missing, each.extra, each.different) for each in verified.sinks] == [
+            (True, 0, 0, 0)
+        ] * 3
         assert {subject for subject, ids in registry.subjects.items() if len(ids) == 1} == {
             f"{topic}-value" for topic in topics.values()
         }

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from barnabas.pipelines.flow_file.toml_lines import locate_keys
+from barnabas.pipelines.outputs.declared import TopicFormat
 from barnabas.pipelines.specification.spec import DatabaseSink, SpecError, TopicSink, load, parse, read_flow
 
 FLOW = """\
@@ -282,6 +283,54 @@ def test_a_sink_in_the_sources_cluster_is_protected_as_the_source_is() -> None:
     other = parse(text.replace('topic = "by-carrier"', 'topic = "t"\nbootstrap_servers = "other:9092"')).sinks[1]
     assert isinstance(other, TopicSink)
     assert other.kafka == {}
+
+
+def with_format(how: str) -> str:
+    return FLOW.replace('topic = "by-carrier"', f'topic = "by-carrier"\nformat = {{ {how} }}')
+
+
+def test_a_topic_takes_a_format_with_a_schema_of_a_registry() -> None:
+    """Its subject is the topic's, unless a strategy or a name says another."""
+    registry = 'type = "avro", registry = "http://ann:s3cret@h:8081"'
+    for more, name, subject in (
+        ("", "by_carrier", "by-carrier-value"),
+        (', name = "a.Row", subject_name_strategy = "record"', "a.Row", "a.Row"),
+        (', subject_name_strategy = "topic_record"', "by_carrier", "by-carrier-by_carrier"),
+        (', subject = ":.here:s"', "by_carrier", ":.here:s"),
+    ):
+        sink = parse(with_format(registry + more)).sinks[1]
+        assert isinstance(sink, TopicSink)
+        assert sink.format == TopicFormat("avro", "http://ann:s3cret@h:8081", name, subject)
+    sink = parse(with_format('type = "json"')).sinks[1]
+    assert isinstance(sink, TopicSink)
+    assert sink.format is None
+    sink = parse(
+        with_format('type = "json-schema", registry = "http://h", register = false, schema_file = "s.json"')
+    ).sinks[1]
+    assert isinstance(sink, TopicSink)
+    assert sink.format is not None
+    assert (sink.format.register, Path(sink.format.schema_file or "").name) == (False, "s.json")
+
+
+@pytest.mark.parametrize(
+    ("how", "wrong"),
+    [
+        ('type = "xml"', "format.type: is 'xml'"),
+        ('type = "avro"', "format.registry: is missing"),
+        ('type = "avro", registry = "h:8081"', "format.registry: is 'h:8081', but must be an address"),
+        ('type = "avro", registry = "http://h", name = "a-b"', "format.name: is 'a-b', which is no name of a record"),
+        ('type = "protobuf", registry = "http://h", schema_file = "a.desc"', "format.name: is missing: the full name"),
+        (
+            'type = "avro", registry = "http://h", subject = "s", subject_name_strategy = "record"',
+            "subject_name_strategy: makes the subject, which is given",
+        ),
+        ('type = "avro", registry = "http://h", schemafile = "a.avsc"', "schemafile"),
+    ],
+)
+def test_a_format_of_a_topic_that_makes_no_sense_is_refused(how: str, wrong: str) -> None:
+    """With the field."""
+    with pytest.raises(SpecError, match=wrong):
+        parse(with_format(how))
 
 
 def test_names_of_what_is_read_and_written_may_be_equal_in_two_clusters() -> None:

@@ -20,6 +20,7 @@ pytest.importorskip("pyspark")
 from confluent_kafka.schema_registry import SchemaRegistryClient  # noqa: E402
 from confluent_kafka.schema_registry.avro import AvroDeserializer  # noqa: E402
 from confluent_kafka.serialization import MessageField, SerializationContext  # noqa: E402
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # noqa: E402
 
 from barnabas.pipelines.formats.declared import CORRUPT  # noqa: E402
 from barnabas.pipelines.formats.decoders import decode_values  # noqa: E402
@@ -30,7 +31,7 @@ from barnabas.pipelines.formats.derived_schemas import (  # noqa: E402
     derive_protobuf,
 )
 from barnabas.pipelines.formats.encoders import RecordEncoder, encode_values, make_encoder  # noqa: E402
-from barnabas.pipelines.formats.row_encoders import UnwritableRowError  # noqa: E402
+from barnabas.pipelines.formats.row_encoders import UnwritableRowError, json_checker, protobuf_encoder  # noqa: E402
 from support.registry import RegistryForTests, with_id  # noqa: E402
 
 UTC = datetime.UTC
@@ -194,6 +195,18 @@ def test_a_type_without_a_counterpart_is_refused(derive: Any, kind: Any) -> None
         derive(pa.schema([("c", kind)]), "Row")
 
 
+def test_records_within_have_names_of_their_own(registry: RegistryForTests) -> None:
+    """Also where the paths to them read alike; Protobuf says which names are one."""
+    kind = pa.struct([("a", pa.struct([("b", POINT)])), ("a_b", POINT)])
+    values = [{"a": {"b": {"x": 1, "at": None}}, "a_b": {"x": 2, "at": AT}}]
+    text = text_of("avro", kind)
+    written = encode_values(rows_of(kind, values), encoder_of("avro", text))
+    assert decoded(registry, "avro", text, written, kind).to_pylist() == values
+    alike = pa.struct([("aB", POINT), ("a_b", POINT)])
+    with pytest.raises(ValueError, match="no valid one"):
+        make_encoder("protobuf", text_of("protobuf", alike), "shop.Row", row_type(alike))
+
+
 def avro_with(field: Any, **more: Any) -> Any:
     fields = [{"name": "id", "type": "long"}, {"name": "c", "type": field, **more}]
     return json.dumps({"type": "record", "name": "Row", "fields": fields})
@@ -273,3 +286,51 @@ def test_numbers_of_protobufs_fields_stay_and_are_not_given_again() -> None:
     numbers = [{each.name: each.number for each in file.message_type[0].field} for file in (first, second, third)]
     assert numbers == [{"a": 1, "b": 2}, {"c": 3, "b": 2}, {"d": 4, "b": 2}]
     assert list(third.message_type[0].reserved_name) == ["a", "c"]
+
+
+def order_message(*, with_presence: bool = True) -> Any:
+    """A class as protoc makes it, of a file that is given."""
+    file = descriptor_pb2.FileDescriptorProto(name=f"given_{with_presence}.proto", package="given", syntax="proto3")
+    message = file.message_type.add(name="Order")
+    message.enum_type.add(name="Kind").value.add(name="TEA", number=0)
+    for number, (name, kind) in enumerate((("id", 3), ("count", 5), ("price", 2), ("note", 9)), 1):
+        field = message.field.add(name=name, number=number, type=kind, label=1)
+        if with_presence:
+            field.proto3_optional, field.oneof_index = True, number - 1
+            message.oneof_decl.add(name=f"_{name}")
+    message.field.add(name="kind", number=9, type=14, label=1, type_name=".given.Order.Kind")
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClassesForFiles([file.name], pool)["given.Order"]
+
+
+def test_a_protobuf_message_that_is_given_takes_columns_by_name() -> None:
+    """Fields without a column stay unset; null is null only where the field has it."""
+    order = order_message()
+    columns = pa.struct([("id", pa.int32()), ("note", pa.string()), ("kind", pa.string())])
+    encode = protobuf_encoder(order, columns)
+    assert order.FromString(encode({"id": 7, "note": None, "kind": "TEA"})) == order(id=7, kind=0)
+    with pytest.raises(UnwritableRowError, match="column kind is 'MILK', which is no symbol"):
+        encode({"id": 7, "note": None, "kind": "MILK"})
+    with pytest.raises(UnwritableRowError, match="column id is null, and its field has no null"):
+        protobuf_encoder(order_message(with_presence=False), columns)({"id": None, "note": None, "kind": "TEA"})
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("count", pa.int64()), ("price", pa.float64()), ("note", pa.int64()), ("id", pa.string()), ("id", TIMESTAMP)],
+)
+def test_a_column_that_a_given_message_may_not_hold_is_refused(name: str, kind: Any) -> None:
+    """Before the first row; and a column that it lacks."""
+    with pytest.raises(UnwritableColumnError, match=f"column {name} is of the type .*: cast the column"):
+        protobuf_encoder(order_message(), pa.struct([(name, kind)]))
+    with pytest.raises(UnwritableColumnError, match="the message given.Order has no field for other"):
+        protobuf_encoder(order_message(), pa.struct([("other", kind)]))
+
+
+def test_a_json_schema_that_is_given_checks_each_row() -> None:
+    """The document is written as it is, or not at all."""
+    check = json_checker({"type": "object", "properties": {"id": {"type": "integer", "minimum": 1}}})
+    assert check({"document": '{"id":1}'}) == b'{"id":1}'
+    with pytest.raises(UnwritableRowError, match=r"\$\.id: 0 is less than the minimum of 1"):
+        check({"document": '{"id":0}'})

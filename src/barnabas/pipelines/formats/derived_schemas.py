@@ -49,7 +49,7 @@ class UnwritableColumnError(BarnabasError):
     """A column cannot be written in the format or in its schema; known before the first row."""
 
 
-def _no_type(path: str, kind: pa.DataType, system: str) -> UnwritableColumnError:
+def _no_type(path: str, kind: object, system: str) -> UnwritableColumnError:
     return UnwritableColumnError(f"column {path} is of the type {kind}, which has no counterpart in {system}: cast it")
 
 
@@ -69,52 +69,66 @@ def _is_variant(field: pa.Field) -> bool:
 # Avro
 
 _AVRO_INTS = (pa.types.is_int8, pa.types.is_int16, pa.types.is_int32)
+_AVRO_SIMPLE = {pa.int64(): "long", pa.float32(): "float", pa.float64(): "double", pa.bool_(): "boolean"}
+_AVRO_SIMPLE |= {pa.string(): "string", pa.binary(): "bytes"}
 
 
 def derive_avro(columns: pa.Schema, name: str) -> str:
     """The schema of a record with the columns."""
     space, _, short = name.rpartition(".")
-    document = _avro_record(columns, short, "")
+    document = _AvroTypes().record(columns, short, "")
     return json.dumps({**document, "namespace": space} if space else document)
 
 
-def _avro_record(fields: Iterable[pa.Field], name: str, path: str) -> dict[str, Any]:
-    found = []
-    for each in fields:
-        at = f"{path}.{each.name}" if path else each.name
-        _check_name(at, each.name, "Avro")
-        if _is_variant(each):
-            raise _no_type(at, "variant", "Avro")
-        kind = _avro_type(each.type, f"{name}_{each.name}", at)
-        found.append({"name": each.name, "type": ["null", kind], "default": None})
-    return {"type": "record", "name": name, "fields": found}
+class _AvroTypes:
+    """Types of columns; each record among them has a name of its own."""
 
+    def __init__(self) -> None:
+        self._names: set[str] = set()
 
-def _avro_type(kind: pa.DataType, name: str, path: str) -> Any:
-    if any(is_kind(kind) for is_kind in _AVRO_INTS):
-        return "int"
-    simple = {pa.int64(): "long", pa.float32(): "float", pa.float64(): "double", pa.bool_(): "boolean"}
-    simple |= {pa.string(): "string", pa.binary(): "bytes"}
-    if kind in simple:
-        return simple[kind]
-    if pa.types.is_date32(kind):
-        return {"type": "int", "logicalType": "date"}
-    if pa.types.is_timestamp(kind):
-        return {"type": "long", "logicalType": "timestamp-micros" if kind.tz else "local-timestamp-micros"}
-    if pa.types.is_decimal128(kind):
-        return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
-    if pa.types.is_list(kind):
-        return {"type": "array", "items": ["null", _avro_type(kind.value_type, f"{name}_item", f"{path}[]")]}
-    if pa.types.is_map(kind):
-        value = ["null", _avro_type(kind.item_type, f"{name}_value", f"{path}[]")]
-        if pa.types.is_string(kind.key_type):
-            return {"type": "map", "values": value}
-        key = _avro_type(kind.key_type, f"{name}_key", f"{path}[]")
-        fields = [{"name": "key", "type": key}, {"name": "value", "type": value, "default": None}]
-        return {"type": "array", "items": {"type": "record", "name": f"{name}_entry", "fields": fields}}
-    if pa.types.is_struct(kind):
-        return _avro_record(kind, name, path)
-    raise _no_type(path, kind, "Avro")
+    def record(self, fields: Iterable[pa.Field], name: str, path: str) -> dict[str, Any]:
+        own_name = self._unused(name)
+        found = []
+        for each in fields:
+            at = f"{path}.{each.name}" if path else each.name
+            _check_name(at, each.name, "Avro")
+            if _is_variant(each):
+                raise _no_type(at, "variant", "Avro")
+            kind = self._type(each.type, f"{name}_{each.name}", at)
+            found.append({"name": each.name, "type": ["null", kind], "default": None})
+        return {"type": "record", "name": own_name, "fields": found}
+
+    def _unused(self, name: str) -> str:
+        """The name, with underscores behind it until it is a new one."""
+        while name in self._names:
+            name += "_"
+        self._names.add(name)
+        return name
+
+    def _type(self, kind: pa.DataType, name: str, path: str) -> Any:
+        if any(is_kind(kind) for is_kind in _AVRO_INTS):
+            return "int"
+        if kind in _AVRO_SIMPLE:
+            return _AVRO_SIMPLE[kind]
+        if pa.types.is_date32(kind):
+            return {"type": "int", "logicalType": "date"}
+        if pa.types.is_timestamp(kind):
+            return {"type": "long", "logicalType": "timestamp-micros" if kind.tz else "local-timestamp-micros"}
+        if pa.types.is_decimal128(kind):
+            return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
+        if pa.types.is_list(kind):
+            return {"type": "array", "items": ["null", self._type(kind.value_type, f"{name}_item", f"{path}[]")]}
+        if pa.types.is_map(kind):
+            value = ["null", self._type(kind.item_type, f"{name}_value", f"{path}[]")]
+            if pa.types.is_string(kind.key_type):
+                return {"type": "map", "values": value}
+            key = self._type(kind.key_type, f"{name}_key", f"{path}[]")
+            fields = [{"name": "key", "type": key}, {"name": "value", "type": value, "default": None}]
+            entry = {"type": "record", "name": self._unused(f"{name}_entry"), "fields": fields}
+            return {"type": "array", "items": entry}
+        if pa.types.is_struct(kind):
+            return self.record(kind, name, path)
+        raise _no_type(path, kind, "Avro")
 
 
 # JSON Schema

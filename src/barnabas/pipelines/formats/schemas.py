@@ -346,8 +346,11 @@ def _message_class(files: list[Any], message: str) -> Any:
     from google.protobuf import descriptor_pool, message_factory
 
     pool = descriptor_pool.DescriptorPool()
-    for each in files:
-        pool.Add(each)
+    try:
+        for each in files:
+            pool.Add(each)
+    except TypeError as error:  # two names that are one to Protobuf, for example
+        raise ValueError(f"the file is no valid one: {error}") from error
     try:
         return message_factory.GetMessageClass(pool.FindMessageTypeByName(message))
     except KeyError as error:
