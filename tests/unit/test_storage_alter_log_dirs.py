@@ -189,6 +189,21 @@ def test_a_move_keeps_the_epochs_that_have_no_records(tmp_path: Path, values: tu
     assert mover.log.end_offset_for_epoch(2).end_offset == end
 
 
+def test_a_move_keeps_the_start_of_an_epoch_whose_first_records_compaction_removed(tmp_path: Path) -> None:
+    """A follower with other records there must still be told where the epoch before it ended."""
+    mover = Mover(tmp_path)
+    mover.broker.lead("t")
+    mover.append(b"x")
+    start = mover.log.log_end_offset
+    mover.broker.lead("t", epoch=3)
+    mover.log.skip_to(9, 3)
+    mover.log.update_high_watermark(9)
+    mover.append(b"left")
+    assert mover.move(mover.other_dir()) == [ErrorCode.NONE]
+    mover.settle()
+    assert mover.log.end_offset_for_epoch(0).end_offset == start
+
+
 def test_what_cannot_be_moved_is_answered_with_kafkas_errors(tmp_path: Path) -> None:
     """A replica that does not exist yet is created in the dir that was asked for."""
     mover = Mover(tmp_path)
