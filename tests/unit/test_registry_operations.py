@@ -925,6 +925,7 @@ def test_a_subject_may_change_its_type_where_no_level_holds(free: Instance) -> N
     assert (protobuf["id"], protobuf["schemaType"]) == (2, "PROTOBUF")
     written_otherwise = 'syntax="proto3";\nmessage A {\n  string f = 1;\n}\n'
     assert free.register("a", written_otherwise, schemaType="PROTOBUF")["id"] == 2
+    assert free.register("a", '{"type": "object"}', schemaType="JSON")["schema"] == '{"type":"object"}'
     assert free.look_up("a", STRING)["version"] == 1
     free.set_config("a", compatibility="BACKWARD")
     code, text = refused(lambda: free.register("a", INT))
@@ -938,3 +939,47 @@ def test_a_reference_of_protobuf_is_an_import(free: Instance) -> None:
     references = [{"name": "person.proto", "subject": "person.proto", "version": 1}]
     assert free.register("team", team, schemaType="PROTOBUF", references=references)["id"] == 2
     assert answer_or_code(lambda: free.register("other", team, schemaType="PROTOBUF")) == ErrorCode.INVALID_SCHEMA
+
+
+RESERVED = {"properties": {"confluent:reserved": "name, other"}}
+
+
+@pytest.mark.parametrize(
+    ("schema_type", "schema"),
+    [
+        ("AVRO", PERSON),
+        ("JSON", '{"type":"object","properties":{"name":{"type":"string"}}}'),
+        ("PROTOBUF", 'syntax = "proto3"; message Person { string name = 1; }'),
+    ],
+)
+def test_a_field_of_a_reserved_name_is_refused_where_fields_are_validated(
+    free: Instance, schema_type: str, schema: str
+) -> None:
+    """Elsewhere the metadata are stored and that is all."""
+    assert free.register("free", schema, schemaType=schema_type, metadata=RESERVED)["version"] == 1
+    free.set_config("a", compatibility="NONE", validateFields=True)
+    code, text = refused(lambda: free.register("a", schema, schemaType=schema_type, metadata=RESERVED))
+    assert (code, "validateFields: 'true'" in text) == (40901, True)
+    assert "The new schema has field that conflicts with the reserved field name." in text
+    assert free.register("a", schema, schemaType=schema_type)["version"] == 1
+
+
+def test_a_later_version_keeps_what_is_reserved(free: Instance) -> None:
+    """The version before says what that is."""
+    free.set_config("a", compatibility="NONE", validateFields=True)
+    free.register("a", STRING, metadata=RESERVED)
+    fewer = {"properties": {"confluent:reserved": "other"}}
+    code, text = refused(lambda: free.register("a", INT, metadata=fewer))
+    removed = "The new schema has reserved field name removed from its metadata which is present in the old"
+    assert (code, removed in text) == (40901, True)
+    request = RegisterRequest.from_json({"schema": INT, "metadata": fewer})
+    assert removed in free.registry.compatibility.test_all("a", request, verbose=True)["messages"][0]
+
+
+def test_a_property_of_json_with_two_dollars_is_refused_where_fields_are_validated(free: Instance) -> None:
+    """Confluent keeps such names for itself."""
+    schema = '{"type":"object","properties":{"$$a":{"type":"string"}}}'
+    assert free.register("free", schema, schemaType="JSON")["version"] == 1
+    free.set_config("a", validateFields=True)
+    code, text = refused(lambda: free.register("a", schema, schemaType="JSON"))
+    assert (code, "Field names cannot start with $$ prefix" in text) == (42201, True)

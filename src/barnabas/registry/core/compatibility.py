@@ -6,6 +6,7 @@ from barnabas.registry.core.parts import RegistryParts
 from barnabas.registry.core.qualified_subject import normalize as normal_name
 from barnabas.registry.core.registration import incompatibilities
 from barnabas.registry.core.requests import RegisterRequest
+from barnabas.registry.core.reserved_fields import check_field_names
 from barnabas.registry.core.stored_schema import StoredSchema
 from barnabas.registry.core.versions import LATEST_VERSION, parse_version, stored_version, version_not_found
 from barnabas.registry.errors import ErrorCode, RegistryError
@@ -59,6 +60,8 @@ class Compatibility:
                 is_new=config.validate_new_schemas is not False,
                 normalize=normalize or bool(config.normalize),
             )
+            if config.validate_fields:
+                check_field_names(schema)
             messages = incompatibilities(self._parts, schema, config, oldest_first)
         except RegistryError as error:
             if not verbose or error.code is not ErrorCode.INVALID_SCHEMA:

@@ -9,6 +9,7 @@ from barnabas.registry.core.mode_value import Mode
 from barnabas.registry.core.parts import RegistryParts
 from barnabas.registry.core.qualified_subject import DEFAULT_CONTEXT, context_of, qualified_context_of
 from barnabas.registry.core.requests import RegisterRequest
+from barnabas.registry.core.reserved_fields import check_field_names, reserved_field_messages
 from barnabas.registry.core.stored_schema import StoredSchema, guid_of, references_to_json
 from barnabas.registry.core.versions import LATEST_VERSION, read_only
 from barnabas.registry.errors import ErrorCode, RegistryError
@@ -48,6 +49,8 @@ class Registrar:
             raise RegistryError(ErrorCode.INVALID_SCHEMA, "Empty schema")
         is_new = request.id < 0 and config.validate_new_schemas is not False
         schema = self._finder.canonical(candidate, is_new=is_new, normalize=normalize)
+        if config.validate_fields and not is_import:
+            check_field_names(schema)
         existing, schema_id = self._known(schema, request)
         if existing is None and request.version == 0:
             existing = self._finder.find_alike(schema, [each for each in live if schema_id in (-1, each.id)])
@@ -179,6 +182,9 @@ def incompatibilities(
 
     With a group, only the versions count whose property of that name has the same value.
     Raises RegistryError (42201) when a version cannot be parsed."""
+    messages: list[str] = []
+    if config.validate_fields:
+        messages.extend(reserved_field_messages(schema, oldest_first[-1] if oldest_first else None))
     level = config.compatibility_level or CompatibilityLevel.BACKWARD
     group = config.compatibility_group
     if group is not None:
@@ -186,7 +192,7 @@ def incompatibilities(
         oldest_first = [each for each in oldest_first if _property(each.metadata, group) == own]
     checked = checked_versions(level, oldest_first)
     parsed = [(each.version, parts.parser.parse_stored(each)) for each in checked]
-    messages = check_compatibility(level, schema.parsed, parsed)
+    messages.extend(check_compatibility(level, schema.parsed, parsed))
     if messages:
         messages.append(f"{{validateFields: '{str(bool(config.validate_fields)).lower()}', compatibility: '{level}'}}")
     return messages

@@ -64,6 +64,13 @@ class ParsedSchema(Protocol):
         """The form in which schemas that mean the same are equal (``normalize=true``)."""
         ...
 
+    @property
+    def top_level_fields(self) -> frozenset[str]:
+        """The fields of a record, the properties of an object, or those of all messages of a file.
+
+        Confluent's registry compares them with the names that the metadata reserve."""
+        ...
+
     def formatted(self, form: str) -> str:
         """The text in the form that a request's ``format`` names; the canonical one for "".
 

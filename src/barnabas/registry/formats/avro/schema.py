@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from barnabas.registry.formats.avro.compatibility import Incompatibility, find_incompatibilities
 from barnabas.registry.formats.avro.parser import Parser
 from barnabas.registry.formats.avro.text import canonical_text, normalized_text
-from barnabas.registry.formats.avro.types import AvroType
+from barnabas.registry.formats.avro.types import AvroType, RecordType
 from barnabas.registry.formats.json_text import read_json
 from barnabas.registry.formats.schema import InvalidSchemaError, SchemaReference, SchemaType
 
@@ -31,6 +31,10 @@ class AvroSchema:
     def normalized(self) -> "AvroSchema":
         references = tuple(sorted(set(self.references), key=lambda each: (each.name, each.subject, each.version)))
         return replace(self, text=normalized_text(self.type, self.known), references=references)
+
+    @property
+    def top_level_fields(self) -> frozenset[str]:
+        return frozenset(each.name for each in self.type.fields) if isinstance(self.type, RecordType) else frozenset()
 
     def formatted(self, form: str) -> str:
         return canonical_text(self.type) if form == "resolved" else self.text

@@ -29,6 +29,12 @@ class JsonSchema:
         references = tuple(sorted(set(self.references), key=lambda each: (each.name, each.subject, each.version)))
         return replace(self, text=write_json(sorted_keys(self.document.root.schema)), references=references)
 
+    @property
+    def top_level_fields(self) -> frozenset[str]:
+        root = self.document.root.schema
+        properties = root.get("properties") if isinstance(root, dict) else None
+        return frozenset(properties) if isinstance(properties, dict) else frozenset()
+
     def formatted(self, form: str) -> str:  # noqa: ARG002 (as every format has it)
         """There is one form only."""
         return self.text

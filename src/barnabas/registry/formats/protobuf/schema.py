@@ -42,6 +42,10 @@ class ProtobufSchema:
         text = file_text(normal_file(self.files.file, self.files.types))
         return replace(self, text=text, references=references)
 
+    @property
+    def top_level_fields(self) -> frozenset[str]:
+        return frozenset(each.name for message in self.files.file.messages for each in message.fields)
+
     def formatted(self, form: str) -> str:
         match form:
             case "serialized":
