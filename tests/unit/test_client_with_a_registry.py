@@ -15,6 +15,7 @@ from confluent_kafka.schema_registry import (
     header_schema_id_serializer,
 )
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -26,6 +27,7 @@ from barnabas.testing import Cluster
 
 LINE: dict[str, Any] = {"type": "record", "name": "shop.Line", "fields": [{"name": "count", "type": "int"}]}
 ORDER: dict[str, Any] = {"type": "record", "name": "shop.Order", "fields": [{"name": "line", "type": "shop.Line"}]}
+DRINK: dict[str, Any] = {"type": "object", "title": "Drink", "properties": {"cups": {"type": "integer"}}}
 TOPIC = {"subject.name.strategy.type": "TOPIC"}
 
 
@@ -76,6 +78,18 @@ def test_avro_with_a_reference_goes_from_each_side_to_the_other(registry: str, c
     write: Any = AvroSerializer(confluent, latest.schema, conf=TOPIC)
     assert write(value, at("avro")) == data
     assert SchemaRegistry(registry).avro("avro-value").decode(data) == value
+
+
+def test_json_schema_goes_from_each_side_to_the_other(registry: str, confluent: SchemaRegistryClient) -> None:
+    """Checked on both."""
+    codec = SchemaRegistry(registry).json_schema("json-value", DRINK)
+    data = codec.encode({"cups": 2})
+    assert data
+    read: Any = JSONDeserializer(None, schema_registry_client=confluent, conf=TOPIC)
+    assert read(data, at("json")) == {"cups": 2}
+    write: Any = JSONSerializer(json.dumps(DRINK), confluent, conf=TOPIC)
+    assert codec.decode(write({"cups": 3}, at("json"))) == {"cups": 3}
+    assert write({"cups": 3}, at("json"))[:5] == data[:5]
 
 
 def test_protobuf_with_an_import_goes_from_each_side_to_the_other(
@@ -153,7 +167,8 @@ def test_a_schema_that_is_not_compatible_is_refused_with_the_registrys_words(reg
         SchemaRegistry(registry).avro("strict-value", other).encode({"count": "x"})
 
 
-def test_a_flow_learns_before_its_first_row_that_its_schema_is_refused(registry: str) -> None:
+@pytest.mark.parametrize("kind", ["avro", "json-schema", "protobuf"])
+def test_a_flow_learns_before_its_first_row_that_its_schema_is_refused(registry: str, kind: str) -> None:
     """A dry run too, which registers nothing; a column that is added is taken."""
     types = pytest.importorskip("pyspark.sql.types")
     pytest.importorskip("pyarrow")
@@ -163,21 +178,24 @@ def test_a_flow_learns_before_its_first_row_that_its_schema_is_refused(registry:
     def columns(**kinds: Any) -> Any:
         return types.StructType([types.StructField(name, kind) for name, kind in kinds.items()])
 
-    first = columns(id=types.LongType(), at=types.TimestampType())
-    added = columns(note=types.StringType(), id=types.LongType(), at=types.TimestampType())
-    other = columns(id=types.StringType(), at=types.TimestampType())
-    schemas = SchemaRegistry(registry)
-    wanted = WantedSchema("avro", registry, "flow", "shop.Row", "flow-value")
-    assert try_schema(wanted, first) == "the registry takes the schema under flow-value"
+    point = types.StructType([types.StructField("x", types.DecimalType(5, 2))])
+    more = {"at": types.TimestampType(), "tags": types.ArrayType(types.StringType()), "point": point}
+    first = columns(id=types.LongType(), **more)
+    added = columns(note=types.StringType(), id=types.LongType(), **more)
+    other = columns(id=types.StringType(), **more)
+    schemas, subject = SchemaRegistry(registry), f"flow-{kind}-value"
+    wanted = WantedSchema(kind, registry, "flow", "shop.Row", subject)
+    assert try_schema(wanted, first) == f"the registry takes the schema under {subject}"
     with pytest.raises(UnknownSchemaError):
-        schemas.latest("flow-value")
+        schemas.latest(subject)
     assert open_encoder(wanted, first).header == open_encoder(wanted, first, registers=False).header
     with pytest.raises(PipelineError, match="topic flow: the registry would refuse the schema as the next version"):
         try_schema(wanted, other)
-    with pytest.raises(PipelineError, match=r"topic flow: .* refuses the schema of flow-value: .*incompatible"):
+    with pytest.raises(PipelineError, match=rf"topic flow: .* refuses the schema of {subject}: .*incompatible"):
         open_encoder(wanted, other)
-    with pytest.raises(PipelineError, match="refuses the schema of flow-value"):
+    with pytest.raises(PipelineError, match=f"refuses the schema of {subject}"):
         open_encoder(wanted, added, registers=False)
     assert try_schema(wanted, added)
-    assert open_encoder(wanted, added).header != open_encoder(wanted, first).header
-    assert schemas.latest("flow-value")["version"] == 2
+    before = open_encoder(wanted, first).header
+    assert open_encoder(wanted, added).header != before
+    assert schemas.latest(subject)["version"] == 2
