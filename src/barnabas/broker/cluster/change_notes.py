@@ -78,8 +78,14 @@ class ChangeNotes:
     def _numbered(self) -> Steps[list[tuple[int, str]]]:
         """The paths of all notes with their numbers, in the order in which they were made."""
         names: list[str] = yield Children(self.root)
-        numbers = ((name.removeprefix(self._prefix), name) for name in names)
-        return sorted((int(number), f"{self.root}/{name}") for number, name in numbers if number.isdecimal())
+        notes: list[tuple[int, str]] = []
+        for name in names:
+            number = name.removeprefix(self._prefix)
+            if number.isdecimal():
+                notes.append((int(number), f"{self.root}/{name}"))
+            yield None  # there may be a hundred thousand
+        notes.sort(key=itemgetter(0))
+        return notes
 
     def delete_expired(self, paths: Sequence[str]) -> Steps[None]:
         """Delete the oldest notes, up to the first whose time has not come."""
