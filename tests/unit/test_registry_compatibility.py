@@ -67,3 +67,13 @@ def test_an_old_schema_that_is_long_is_cut_in_messages() -> None:
     assert last.startswith("{oldSchema: <truncated> '{")
     assert last.endswith("y...'}")
     assert len(last) == 10_240 + len("{oldSchema: <truncated> '...'}")
+
+
+@pytest.mark.parametrize("level", [level for level in CompatibilityLevel if level is not CompatibilityLevel.NONE])
+def test_schemas_that_cannot_be_compared_do_not_fit(level: CompatibilityLevel) -> None:
+    """The message says why; with no level they fit, for nothing is compared."""
+    ahead = {"type": "object", "patternProperties": {"(?=a)": {}}, "additionalProperties": False}
+    old, new = (parse_schema(SchemaType.JSON, json.dumps({**ahead, "properties": {name: {}}})) for name in ("x", "y"))
+    first, *_ = check_compatibility(level, new, [(1, old)])
+    assert first.startswith("Unexpected exception during compatibility check: the pattern '(?=a)'")
+    assert not check_compatibility(CompatibilityLevel.NONE, new, [(1, old)])

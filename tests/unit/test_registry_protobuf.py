@@ -269,6 +269,26 @@ def test_an_import_without_a_reference_is_no_error_while_nothing_of_it_is_used()
     assert base64.b64decode(parsed(text).formatted("serialized"))
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("google/protobuf/timestamp.proto", "google.protobuf.Timestamp"),
+        ("google/protobuf/any.proto", "google.protobuf.Any"),
+        ("google/protobuf/wrappers.proto", "google.protobuf.Int64Value"),
+        ("google/protobuf/descriptor.proto", "google.protobuf.FieldDescriptorProto"),
+        ("google/type/money.proto", "google.type.Money"),
+        ("google/type/datetime.proto", "google.type.DateTime"),
+        ("confluent/meta.proto", "confluent.Meta"),
+        ("confluent/type/decimal.proto", "confluent.type.Decimal"),
+        ("confluent/type/variant.proto", "confluent.type.Variant"),
+    ],
+)
+def test_files_of_google_and_confluent_need_no_reference(name: str, kind: str) -> None:
+    """Nor do those that they import themselves."""
+    schema = parsed(f'syntax = "proto3"; import "{name}"; message M {{ {kind} a = 1; }}')
+    assert f".{kind} a = 1;" in schema.normalized().text
+
+
 def test_references_are_found_by_the_names_of_imports() -> None:
     """Also those that a reference has itself, and in a circle never."""
     references = [SchemaReference("b.proto", "b", 1)]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TypeVar
 
-from barnabas.registry.formats.schema import CompatibilityLevel, ParsedSchema
+from barnabas.registry.formats.schema import CompatibilityLevel, InvalidSchemaError, ParsedSchema
 
 __all__ = ["check_compatibility", "checked_versions"]
 
@@ -55,14 +55,23 @@ def check_compatibility(
     for number, old in reversed(checked_versions(level, versions_oldest_first)):
         if old.schema_type is not new.schema_type:
             return [_DIFFERENT_TYPE]
-        messages: list[str] = []
+        messages = _compared(level, new, old)
+        if messages:
+            return [*messages, f"{{oldSchemaVersion: {number}}}", _old_schema(old.text)]
+    return []
+
+
+def _compared(level: CompatibilityLevel, new: ParsedSchema, old: ParsedSchema) -> list[str]:
+    """The messages of the level's directions. Schemas that cannot be compared do not fit."""
+    messages: list[str] = []
+    try:
         if level in _FORWARD:
             messages.extend(old.incompatibilities(new, reader="old", writer="new"))
         if level in _BACKWARD:
             messages.extend(new.incompatibilities(old, reader="new", writer="old"))
-        if messages:
-            return [*messages, f"{{oldSchemaVersion: {number}}}", _old_schema(old.text)]
-    return []
+    except InvalidSchemaError as error:
+        messages.append(f"Unexpected exception during compatibility check: {error}")
+    return messages
 
 
 def _old_schema(text: str) -> str:

@@ -82,5 +82,6 @@ class ParsedSchema(Protocol):
         """Why this schema cannot read what was written with another one; empty if it can.
 
         In the words of Confluent's ``messages``, which call this schema the ``reader`` one and
-        the other the ``writer`` one."""
+        the other the ``writer`` one. Raises InvalidSchemaError where the two are too large to be
+        compared."""
         ...

@@ -48,6 +48,10 @@ _CONFLUENT = {
         syntax = "proto3"; package confluent.type;
         message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }
         """,
+    "confluent/type/variant.proto": """
+        syntax = "proto3"; package confluent.type;
+        message Variant { bytes metadata = 1; bytes value = 2; }
+        """,
 }
 
 
