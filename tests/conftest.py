@@ -17,7 +17,11 @@ settings.register_profile("any machine", deadline=None, suppress_health_check=[H
 settings.load_profile("any machine")
 
 # For trials: CI has no time for it, and skips nothing.
-collect_ignore = [] if os.environ.get("BARNABAS_LONG") else ["interop/test_acl_broker_rights.py"]
+collect_ignore = (
+    []
+    if os.environ.get("BARNABAS_LONG")
+    else ["interop/test_acl_broker_rights.py", "interop/test_registry_apicurio.py"]
+)
 LONGEST_FIRST = (
     "spark",
     "test_migration",

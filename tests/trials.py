@@ -74,6 +74,11 @@ def trials(seeds: str) -> dict[str, Trial]:
             ("tests/fault/test_registry_kills.py",),
             {"BARNABAS_KILLS": 12},
         ),
+        "registry-calls": Trial(
+            "44 calls to Apicurio's registry and to ours have the same answers, but for nine that are named",
+            ("tests/interop/test_registry_apicurio.py",),
+            {"BARNABAS_LONG": 1},
+        ),
         "ensemble": Trial(
             "members of an ensemble are killed under brokers and a load: no session and no record is lost",
             ("tests/fault/test_ensemble_trials.py",),

@@ -208,7 +208,7 @@ JSON_SCHEMA = json.dumps(
 )
 
 
-@pytest.mark.parametrize("kind", ["avro"])
+@pytest.mark.parametrize("kind", ["avro", "json", "protobuf"])
 def test_value_comes_back_through_the_topic(cluster: Cluster, kind: str) -> None:
     """The registry gives the id, and the reader finds the schema by it."""
     topic = f"topic-{kind}"
