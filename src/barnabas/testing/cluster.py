@@ -371,14 +371,6 @@ class Cluster:
                 server.thread.resume()
                 server.thread.call_soon(server.faults.network.update)
 
-    def _is_cut(self, name: str, port: int) -> bool:
-        """Whether the network is cut between a server and a port."""
-        sides = self._sides
-        if not sides or name not in sides:
-            return False
-        other = self._server_of_port.get(port)
-        return other in sides and sides[other] != sides[name]
-
     # Names
 
     def _name(self, server: int | str) -> str:
@@ -412,7 +404,7 @@ class Cluster:
             )
 
         def is_cut(broker_id: int, controller: int) -> bool:
-            return self._is_cut(self._name(broker_id), self._ports[controller])
+            return _are_apart(self._sides, self._name(broker_id), self._server_of_port.get(self._ports[controller]))
 
         _wait_for(lambda: _is_known(self._running, name, partitions, is_cut))
 
@@ -420,7 +412,7 @@ class Cluster:
 
     def _new_server(self, name: str, make: Callable[[ServerFaults], Any]) -> "Future[None]":
         """Start what ``make`` makes on a thread of its own."""
-        server = _Server(name, ServerFaults(lambda port: self._is_cut(name, port)))
+        server = _Server(name, ServerFaults(lambda port: _are_apart(self._sides, name, self._server_of_port.get(port))))
         try:
             server.serves = make(server.faults)
         except BaseException:
@@ -503,6 +495,11 @@ class Cluster:
             )
 
         return self._new_server(self._name(broker_id), make)
+
+
+def _are_apart(sides: Mapping[str, int], name: str, other: str | None) -> bool:
+    """Whether the network is cut between two servers."""
+    return name in sides and other is not None and other in sides and sides[other] != sides[name]
 
 
 def _note_port(server: _Server, broker_id: int, ports: dict[int, int], server_of_port: dict[int, str]) -> None:

@@ -103,7 +103,6 @@ def up_parser() -> ToolParser:
     made.add_argument("--users-file", metavar="FILE", help=_USERS_FILE_HELP)
     made.add_argument("--secure", action="store_true", help=_SECURE_HELP)
     made.add_argument("--acl", action="append", metavar="OPTIONS", help=_ACL_HELP)
-    made.add_argument("--metrics-port", type=int, metavar="PORT", help=_METRICS_HELP)
     _add_services(made)
     made.add_argument("--racks", type=int, metavar="N", help="spread the brokers over N racks, in order")
     made.add_argument(
@@ -119,6 +118,7 @@ def up_parser() -> ToolParser:
 
 
 def _add_services(made: ToolParser) -> None:
+    made.add_argument("--metrics-port", type=int, metavar="PORT", help=_METRICS_HELP)
     made.add_argument("--registry", type=int, nargs="?", const=8081, metavar="PORT", help=_REGISTRY_HELP)
     made.add_argument("--rest", type=int, nargs="?", const=8082, metavar="PORT", help=_REST_HELP)
 
