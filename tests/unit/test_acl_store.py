@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from barnabas.base.tasks import done_here
-from barnabas.broker.authorizer.acl_store import AclDeleteResult, AclStore
+from barnabas.broker.authorizer.acl_store import AclBindingDeleteResult, AclDeleteResult, AclStore
 from barnabas.broker.authorizer.acl_znodes import (
     CHANGES,
     MAX_ACLS_BYTES,
@@ -70,9 +70,11 @@ class Broker:
         results: list[KafkaError | KeeperError | None] = self.znodes.perform(self.store.create(bindings))
         return results
 
-    def delete(self, *filters: AclBindingFilter) -> list[list[AclDeleteResult]]:
-        results: list[list[AclDeleteResult]] = self.znodes.perform(self.store.delete(filters))
-        return results
+    def delete(self, *filters: AclBindingFilter) -> list[list[AclBindingDeleteResult]]:
+        """What filters have deleted, where nothing hinders them."""
+        results: list[AclDeleteResult] = self.znodes.perform(self.store.delete(filters))
+        assert codes([result.failure for result in results]) == [ErrorCode.NONE] * len(filters)
+        return [result.bindings for result in results]
 
     def may_read(self, principal: str, topic: str = "orders") -> bool:
         return self.authorizer.authorize(principal, "10.0.0.1", AclOperation.READ, ResourceType.TOPIC, topic)
@@ -185,7 +187,12 @@ def test_a_znode_that_cannot_be_read_stops_the_start_and_later_denies(
     assert broker.authorizer.unreadable == {ORDERS}
     assert not broker.may_read("User:ann")
     assert codes(broker.create(AclBinding(ORDERS, BOB))) == [ErrorCode.UNKNOWN_SERVER_ERROR]
-    assert broker.delete(AclBindingFilter()) == [[]]
+    named = ResourcePatternFilter(ResourceType.TOPIC, "orders", PatternType.LITERAL)
+    other = ResourcePatternFilter(ResourceType.TOPIC, "other", PatternType.LITERAL)
+    filters = [AclBindingFilter(), AclBindingFilter(named), AclBindingFilter(other)]
+    deleted = znodes.perform(broker.store.delete(filters))
+    assert codes([result.failure for result in deleted]) == [*[ErrorCode.UNKNOWN_SERVER_ERROR] * 2, ErrorCode.NONE]
+    assert [result.bindings for result in deleted] == [[], [], []]
     assert znodes.data(path(ORDERS)) == data
     with pytest.raises(ZnodeFormatError, match="/kafka-acl/Topic/orders"):
         Broker(znodes)
@@ -469,7 +476,7 @@ def test_entries_are_deleted_by_the_first_filter_that_matches() -> None:
         AclBinding(GROUP, ANN),
         AclBinding(ALL_OF_O, ANN),
     }
-    assert second == [AclDeleteResult(AclBinding(ORDERS, BOB), None)]
+    assert second == [AclBindingDeleteResult(AclBinding(ORDERS, BOB), None)]
     assert third == []
     assert list(broker.authorizer.patterns()) == []
     assert [name for name in znodes.nodes if name in map(path, (ORDERS, GROUP, ALL_OF_O))] == []
@@ -491,7 +498,7 @@ def test_a_filter_for_one_pattern_deletes_what_this_broker_does_not_know_yet() -
     broker, other = Broker(znodes), Broker(znodes)
     other.create(AclBinding(ORDERS, ANN))
     (deleted,) = broker.delete(AclBindingFilter(ResourcePatternFilter(ResourceType.TOPIC, "orders", PatternType.ANY)))
-    assert deleted == [AclDeleteResult(AclBinding(ORDERS, ANN), None)]
+    assert deleted == [AclBindingDeleteResult(AclBinding(ORDERS, ANN), None)]
     assert path(ORDERS) not in znodes.nodes
     assert broker.delete(AclBindingFilter(ResourcePatternFilter(ResourceType.TOPIC, "..", PatternType.ANY))) == [[]]
 
@@ -507,7 +514,8 @@ def test_a_lost_session_fails_what_is_not_done_and_keeps_what_is() -> None:
     def on_step(step: Any) -> KeeperError | None:
         return KeeperError(Keeper.SESSION_EXPIRED) if isinstance(step, Transact) and next(writes) else None
 
-    (deleted,) = drive(znodes, broker.store.delete([AclBindingFilter()]), on_step)
+    (result,) = drive(znodes, broker.store.delete([AclBindingFilter()]), on_step)
+    deleted = result.bindings
     done = [one.binding.pattern for one in deleted if one.failure is None]
     assert len(deleted) == count
     assert 0 < len(done) < count

@@ -7,18 +7,19 @@ Removes the access control lists that match filters (KIP-140). It needs ALTER of
 
 An entry that several filters match is in the result of the first.
 
-Errors: SECURITY_DISABLED without an authorizer, CLUSTER_AUTHORIZATION_FAILED; of an entry
-REQUEST_TIMED_OUT, UNKNOWN_SERVER_ERROR.
+Errors: SECURITY_DISABLED without an authorizer, CLUSTER_AUTHORIZATION_FAILED; of an entry, or of a
+filter where entries cannot be read, REQUEST_TIMED_OUT, UNKNOWN_SERVER_ERROR.
 """
 
 from barnabas.base.tasks import list_of
 from barnabas.broker.apis.acls import NO_AUTHORIZER, AclParts, error_fields, filter_of, is_malformed
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import reply_once
-from barnabas.broker.authorizer.acl_store import AclDeleteResult
+from barnabas.broker.authorizer.acl_store import AclBindingDeleteResult
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.requests.request import Request
 from barnabas.security.acls import AclOperation
+from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.delete_acls import (
@@ -48,16 +49,17 @@ def _delete(parts: AclParts, request: Request) -> Steps[None]:
         return
     filters = yield from list_of(map(filter_of, message.filters))
     results = []
-    for deleted in (yield from parts.acls.delete(filters)):
-        matching = yield from list_of(map(_matching_acl, deleted))
-        results.append(DeleteAclsFilterResult(error_message=None, matching_acls=matching))
+    for failure, bindings in (yield from parts.acls.delete(filters)):
+        matching = yield from list_of(map(_matching_acl, bindings))
+        code, text = _outcome(failure)
+        results.append(DeleteAclsFilterResult(error_code=code, error_message=text, matching_acls=matching))
         yield None
     reply_once(request, DeleteAclsResponse(filter_results=results))
 
 
-def _matching_acl(deleted: AclDeleteResult) -> DeleteAclsMatchingAcl:
+def _matching_acl(deleted: AclBindingDeleteResult) -> DeleteAclsMatchingAcl:
     (pattern, entry), failure = deleted
-    code, text = (ErrorCode.NONE, None) if failure is None else error_fields(failure)
+    code, text = _outcome(failure)
     return DeleteAclsMatchingAcl(
         error_code=code,
         error_message=text,
@@ -69,6 +71,10 @@ def _matching_acl(deleted: AclDeleteResult) -> DeleteAclsMatchingAcl:
         operation=entry.operation,
         permission_type=entry.permission_type,
     )
+
+
+def _outcome(failure: KafkaError | KeeperError | None) -> tuple[ErrorCode, str | None]:
+    return (ErrorCode.NONE, None) if failure is None else error_fields(failure)
 
 
 def _answer(message: DeleteAclsRequest, code: ErrorCode, text: str | None) -> DeleteAclsResponse:

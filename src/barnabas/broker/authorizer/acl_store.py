@@ -71,7 +71,7 @@ from barnabas.wire.jute.errors import ErrorCode as Keeper
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = ["UNREADABLE_RETRY_MS", "AclDeleteResult", "AclStore"]
+__all__ = ["UNREADABLE_RETRY_MS", "AclBindingDeleteResult", "AclDeleteResult", "AclStore"]
 
 logger = logging.getLogger(__name__)
 
@@ -93,11 +93,19 @@ _Unreadable = ZnodeFormatError | KeeperError
 """Why a znode cannot be read: its contents, or its ACL in the coordination service."""
 
 
-class AclDeleteResult(NamedTuple):
+class AclBindingDeleteResult(NamedTuple):
     """An entry that a filter matched, and why it is still there; None if it is deleted."""
 
     binding: AclBinding
     failure: _Failure
+
+
+class AclDeleteResult(NamedTuple):
+    """What became of the entries that a filter matches."""
+
+    failure: _Failure
+    """Why there may be more: a znode could not be read."""
+    bindings: list[AclBindingDeleteResult]
 
 
 class AclStore:
@@ -254,7 +262,7 @@ class AclStore:
         is_supported = self._has_prefixes or pattern.pattern_type is not PatternType.PREFIXED
         return is_known and is_supported and "/" not in pattern.name
 
-    def delete(self, filters: Sequence[AclBindingFilter]) -> Steps[list[list[AclDeleteResult]]]:
+    def delete(self, filters: Sequence[AclBindingFilter]) -> Steps[list[AclDeleteResult]]:
         """Remove the entries that filters match: for each filter those that no earlier one matched.
 
         A filter for few patterns is compared with their znodes, any other with the entries that
@@ -277,13 +285,16 @@ class AclStore:
         rests: Iterator[tuple[ResourcePattern, _Change]] = ((pattern, removal.of) for pattern, removal in removals)
         changes = yield from list_of(rests)
         failures = yield from self._change_all(changes)
-        results: list[list[AclDeleteResult]] = [[] for _ in filters]
+        deleted: list[list[AclBindingDeleteResult]] = [[] for _ in filters]
+        unread: dict[int, _Failure] = {}
         while removals:
             pattern, removal = removals.pop()
             for entry, index in removal.removed.items():
-                results[index].append(AclDeleteResult(AclBinding(pattern, entry), failures[pattern]))
+                deleted[index].append(AclBindingDeleteResult(AclBinding(pattern, entry), failures[pattern]))
+            if failures[pattern] is not None and not removal.has_seen_entries:
+                unread.update(dict.fromkeys(removal.filters, failures[pattern]))
             yield None
-        return results
+        return [AclDeleteResult(unread.get(index), bindings) for index, bindings in enumerate(deleted)]
 
     def _match_wide(
         self,
@@ -295,8 +306,9 @@ class AclStore:
             return
         for pattern in list(self._authorizer.patterns()):
             acls = self._authorizer.acls_of(pattern) or NO_ACLS
+            is_unreadable = pattern in self._authorizer.unreadable
             for index, wanted in filters:
-                if wanted.pattern.matches(pattern) and any(map(wanted.entry.matches, acls.entries)):
+                if wanted.pattern.matches(pattern) and (is_unreadable or any(map(wanted.entry.matches, acls.entries))):
                     matching.setdefault(pattern, {})[index] = wanted
                 yield None
 
@@ -334,17 +346,20 @@ class _Removal:
     """The change that removes what filters match; ``removed`` has the index of the first filter
     that matched, by entry."""
 
-    __slots__ = ("_filters", "removed")
+    __slots__ = ("filters", "has_seen_entries", "removed")
 
     def __init__(self, filters: Mapping[int, AclBindingFilter]) -> None:
-        self._filters = filters
+        self.filters = filters
+        self.has_seen_entries = False
+        """Whether it is known what the filters match."""
         self.removed: dict[AccessControlEntry, int] = {}
 
     def of(self, entries: _Entries) -> _Entries:
         """The entries that stay."""
         self.removed = {}
+        self.has_seen_entries = True
         for entry in entries:
-            index = next((index for index, wanted in self._filters.items() if wanted.entry.matches(entry)), None)
+            index = next((index for index, wanted in self.filters.items() if wanted.entry.matches(entry)), None)
             if index is not None:
                 self.removed[entry] = index
         return entries - self.removed.keys()

@@ -73,7 +73,7 @@ class AclManager:
         """See `AclStore.create`."""
         return self._store.create(bindings)
 
-    def delete(self, filters: Sequence[AclBindingFilter]) -> Steps[list[list[AclDeleteResult]]]:
+    def delete(self, filters: Sequence[AclBindingFilter]) -> Steps[list[AclDeleteResult]]:
         """See `AclStore.delete`."""
         return self._store.delete(filters)
 

@@ -73,7 +73,10 @@ class AuthorizerZnodes:
     def remove(self, wanted: AclFilter) -> Sequence[Acl]:
         """Remove what a filter matches. Raises `BarnabasError`."""
         filters = [binding_filter_of(wanted)]
-        deleted = [each for one in self._perform(lambda store, _: store.delete(filters)) for each in one]
+        (result,) = self._perform(lambda store, _: store.delete(filters))
+        if isinstance(result.failure, BarnabasError):
+            raise result.failure
+        deleted = result.bindings
         for each in deleted:
             if isinstance(each.failure, BarnabasError):
                 raise each.failure
