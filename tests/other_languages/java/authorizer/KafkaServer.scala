@@ -9,7 +9,7 @@
 package kafka.server
 
 import java.io.{File, PrintWriter}
-import java.net.{InetAddress, InetSocketAddress, ServerSocket, Socket}
+import java.net.{InetAddress, ServerSocket}
 import java.nio.file.Files
 import java.time.Duration
 import java.util
@@ -55,9 +55,13 @@ object KafkaServer {
   private val Dropped = Set("principal.builder.class", "authorizer.class.name", "super.users", "listeners",
     "advertised.listeners", "listener.security.protocol.map", "log.dir", "metric.reporters", "log.deletion.interval.ms")
 
-  def freePort(host: String): Int = {
-    val socket = new ServerSocket(0, 1, InetAddress.getByName(host))
-    try socket.getLocalPort finally socket.close()
+  private val Attempts = 3
+  private val Admins = new ListenerName("ADMIN")
+
+  /** One for each host; all of them are held until the last one is found. */
+  def freePorts(hosts: Seq[String]): Seq[Int] = {
+    val sockets = hosts.map(host => new ServerSocket(0, 1, InetAddress.getByName(host)))
+    try sockets.map(_.getLocalPort) finally sockets.foreach(_.close())
   }
 }
 
@@ -72,25 +76,45 @@ class KafkaServer(
   private val names = config.effectiveAdvertisedBrokerListeners.map(_.listenerName)
   private def isOfBrokers(name: ListenerName): Boolean = names.size > 1 && name == config.interBrokerListenerName
   private def host(name: ListenerName): String = if (isOfBrokers(name)) BrokerHost else "127.0.0.1"
-  private val ports: Map[ListenerName, Int] = names.map(name => name -> freePort(host(name))).toMap
-  private val adminPort = freePort("127.0.0.1")
+  @volatile private var ports: Map[ListenerName, Int] = newPorts
+  private def newPorts: Map[ListenerName, Int] = {
+    val all = names :+ Admins
+    all.zip(freePorts(all.map(host).toSeq)).toMap
+  }
   private val folder = Files.createTempDirectory("barnabas-harness").toFile
   private var process: Option[Process] = None
   private var admin: Admin = _
   @volatile private var state = BrokerState.NOT_RUNNING
 
+  /** Another program may take a port before the broker does. */
   override def startup(): Unit = {
+    var attempt = 1
+    while (!runs(isLast = attempt == Attempts)) {
+      attempt += 1
+      ports = newPorts
+    }
+    connect()
+  }
+
+  private def runs(isLast: Boolean): Boolean = {
     val file = new File(folder, "server.properties")
     val writer = new PrintWriter(file, "UTF-8")
     properties.foreach { case (name, value) => writer.println(s"$name=$value") }
     writer.close()
     val command = util.List.of(System.getProperty("barnabas"), "server-start", file.toString)
     val log = new File(System.getProperty("barnabas.logs", folder.toString), folder.getName + ".log")
-    process = Some(new ProcessBuilder(command).redirectErrorStream(true).redirectOutput(log).start())
-    awaitPorts(log)
+    val started = new ProcessBuilder(command).redirectErrorStream(true).redirectOutput(log).start()
+    process = Some(started)
+    def said: String = new String(Files.readAllBytes(log.toPath))
+    while (started.isAlive && !said.contains(" started (")) Thread.sleep(50)
+    if (!started.isAlive && isLast) throw new IllegalStateException("the broker did not start: " + said)
+    started.isAlive
+  }
+
+  private def connect(): Unit = {
     val login = "org.apache.kafka.common.security.plain.PlainLoginModule required username=\"root\" password=\"secret\";"
     admin = Admin.create(util.Map.of[String, AnyRef](
-      AdminClientConfig.BOOTSTRAP_SERVERS_CONFIG, s"127.0.0.1:$adminPort", "security.protocol", "SASL_PLAINTEXT",
+      AdminClientConfig.BOOTSTRAP_SERVERS_CONFIG, s"127.0.0.1:${ports(Admins)}", "security.protocol", "SASL_PLAINTEXT",
       "sasl.mechanism", "PLAIN", "sasl.jaas.config", login))
     val all = Seq(ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID, ResourceType.DELEGATION_TOKEN)
       .map(kind => new ResourcePattern(kind, "*", PatternType.LITERAL)) :+
@@ -104,7 +128,7 @@ class KafkaServer(
     val given = config.originals.asScala.map { case (name, value) => name -> String.valueOf(value) }.toMap -- Dropped
     val listeners = names.map(name => s"${name.value}://${bracketed(host(name))}:${ports(name)}")
     given ++ Map(
-      "listeners" -> (listeners :+ s"ADMIN://127.0.0.1:$adminPort").mkString(","),
+      "listeners" -> (listeners :+ s"ADMIN://127.0.0.1:${ports(Admins)}").mkString(","),
       "listener.security.protocol.map" -> (names.map(name => s"${name.value}:PLAINTEXT") :+ "ADMIN:SASL_PLAINTEXT").mkString(","),
       "listener.name.admin.sasl.enabled.mechanisms" -> "PLAIN",
       "listener.name.admin.plain.sasl.jaas.config" ->
@@ -116,20 +140,6 @@ class KafkaServer(
   }
 
   private def bracketed(host: String): String = if (host.contains(":")) s"[$host]" else host
-
-  private def awaitPorts(log: File): Unit = {
-    val end = System.nanoTime + TimeUnit.SECONDS.toNanos(60)
-    def isOpen: Boolean = try {
-      val socket = new Socket
-      try socket.connect(new InetSocketAddress("127.0.0.1", adminPort), 1000) finally socket.close()
-      true
-    } catch { case _: java.io.IOException => false }
-    while (!isOpen) {
-      if (!process.exists(_.isAlive) || System.nanoTime > end)
-        throw new IllegalStateException("the broker did not start: " + new String(Files.readAllBytes(log.toPath)))
-      Thread.sleep(50)
-    }
-  }
 
   override def shutdown(timeout: Duration): Unit = {
     if (admin != null) admin.close(Duration.ZERO)
