@@ -155,6 +155,7 @@ class Serializers:
 
         if schema is not None:
             _checked_avro(subject, schema)
+        self._check_references(subject, references)
         guard = _Guard(self._registry, self._client, "AVRO", subject, self._properties, has_schema=schema is not None)
         given: Any = schema
         if schema is not None and references:
@@ -171,6 +172,7 @@ class Serializers:
 
         if schema is not None:
             _checked_json(subject, schema)
+        self._check_references(subject, references)
         guard = _Guard(self._registry, self._client, "JSON", subject, self._properties, has_schema=schema is not None)
         given = None if schema is None else Schema(schema, "JSON", _confluent(references))
         write = _made(
@@ -193,6 +195,12 @@ class Serializers:
         write = _made(subject, "Protobuf", lambda: ProtobufSerializer(message, self._client, guard.of_writer()))
         read = _made(subject, "Protobuf", lambda: ProtobufDeserializer(message, guard.of_reader(), self._client))
         return guard.codec("PROTOBUF", write, read)
+
+    def _check_references(self, subject: str | None, references: Sequence[SchemaReference]) -> None:
+        """Follow them within bounds, which the libraries do not have."""
+        if references:
+            document = {"references": [each._asdict() for each in references]}
+            self._registry.references(f"the schema of {subject}", document)
 
     def reader(self) -> RecordCodec[Any]:
         """What reads values of every schema, each as its kind is read; it writes none."""
@@ -236,7 +244,8 @@ class _Guard:
         self._writes_latest = not has_schema or any(self._properties.get(name) for name in _LATEST)
         self._reads_latest = any(self._properties.get(name) for name in _OF_BOTH)
         self._is_written: set[int] = set()
-        """Schemas whose values may be written."""
+        self._is_checked: set[Schema] = set()
+        """Ids and schemas whose values may be written."""
         self._bounds: dict[Any, Callable[[bytes], None] | None] = {}
         """Of schemas whose values may be read: what checks them."""
 
@@ -317,10 +326,14 @@ class _Guard:
     # Values that are written
 
     def _check_written(self, what: str, schema: Schema) -> None:
+        if schema in self._is_checked:
+            return
         is_executed = _is_executed if self._writes_latest else lambda _: False
         problem = rules_problem(_rule_set(schema), writes=True, is_executed=is_executed)
         if problem:
             raise UnsupportedSchemaError(f"{what}: {problem}")
+        self._registry.references(what, schema.to_dict(), form=self._form or "")
+        self._is_checked.add(schema)
 
     # Values that are read
 
