@@ -64,7 +64,8 @@ PROOFS: dict[str, dict[str, str]] = {
         "the documented requests against our proxy: topics and configurations": f"{REST}::test_curl_creates_describes_and_deletes_a_topic_as_documented",
         "produce in a stream": f"{REST}::test_reports_come_while_the_stream_is_open_and_in_its_order",
         "consumers with offsets and lags": f"{REST}::test_a_consumer_of_version_2_does_as_documented",
-        "Avro and Protobuf by the registry": f"{REST}::test_values_of_avro_go_through_the_registry_both_ways",
+        "values that Confluent's deserializers read": f"{REST}::test_confluents_deserializers_read_what_was_produced_over_http",
+        "JSON Schema and Protobuf by the registry": f"{REST}::test_values_of_protobuf_go_through_the_registry_both_ways",
         "event streams": f"{REST}::test_a_stream_has_what_was_there_and_what_comes",
     },
     "kcat": {
