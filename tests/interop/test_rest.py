@@ -429,6 +429,16 @@ def test_a_record_that_does_not_fit_is_read_next_and_not_committed(web: Web, top
         assert [each["offset"] for each in web.ask("GET", f"{path}/records?max_bytes=10").json] == [1]
 
 
+def test_what_a_client_did_not_wait_for_is_read_again(web: Web, topic: str) -> None:
+    """A read that waits for records goes on without its client, and what it finds is not lost."""
+    with instance(web, f"{topic}-g", **{"consumer.request.timeout.ms": 20_000}) as path:
+        web.ask("POST", f"{path}/assignments", {"partitions": [{"topic": topic, "partition": 0}]})
+        with socket.create_connection((web.host, web.port)) as gone:
+            gone.sendall(f"GET {path}/records HTTP/1.1\r\nHost: h\r\n\r\n".encode())
+        web.produce(topic, text("x", partition_id=0))
+        assert [each["offset"] for each in read(web, path, 1, "binary")] == [0]
+
+
 def test_a_record_that_is_not_in_the_format_is_named_and_stepped_over(web: Web, topic: str) -> None:
     """What comes before it is returned first; nothing is lost behind it."""
     web.produce(topic, *(text(each, partition_id=0) for each in ("1", "no json", "2")))

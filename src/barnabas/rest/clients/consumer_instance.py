@@ -6,6 +6,7 @@ commit include it; a record that did not fit into an answer is not returned, and
 In Kafka: `KafkaConsumer`. Confluent's are KafkaConsumerState and KafkaConsumerReadTask.
 """
 
+import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -73,6 +74,8 @@ class ConsumerInstance:
         """The next offset behind what reads have returned."""
         self._failure: Exception | None = None
         """To be raised by the next read."""
+        self.reading = asyncio.Lock()
+        """Held from the beginning of a read until it is known whether its client is there."""
         self.topics: list[str] = []
         self._is_assigned = False
 
@@ -82,14 +85,15 @@ class ConsumerInstance:
 
     # In the thread
 
-    def read(self, limits: ReadBounds) -> bytes:
-        """The records as JSON. Raises `ClientError` and `RestError`."""
+    def read(self, limits: ReadBounds) -> tuple[bytes, list[Record[bytes, bytes]]]:
+        """The records as JSON, and as they are. Raises `ClientError` and `RestError`."""
         self._store()
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
         end = time.monotonic() + limits.timeout_s
         texts: list[str] = []
+        records: list[Record[bytes, bytes]] = []
         size = 0
         try:
             while len(texts) < limits.max_records:
@@ -102,12 +106,19 @@ class ConsumerInstance:
                     self._waiting.appendleft(record)
                     break
                 texts.append(self._text(record))
+                records.append(record)
                 self._returned[TopicPartition(record.topic, record.partition)] = record.offset + 1
         except (ClientError, RestError) as error:
             if not texts:
                 raise
             self._failure = error
-        return f"[{','.join(texts)}]".encode("utf-8", "replace")
+        return f"[{','.join(texts)}]".encode("utf-8", "replace"), records
+
+    def put_back(self, records: list[Record[bytes, bytes]]) -> None:
+        """The client of the last read is gone: the next read returns its records again."""
+        for record in reversed(records):
+            self._waiting.appendleft(record)
+            self._returned[TopicPartition(record.topic, record.partition)] = record.offset
 
     def _next(self, wait_s: float) -> Record[bytes, bytes] | None:
         if self._waiting:

@@ -54,7 +54,8 @@ def add_consumers(router: web.UrlDispatcher) -> None:
 
 
 async def _create(request: web.Request) -> web.StreamResponse:
-    _check_type(request)
+    if request.can_read_body:
+        _check_type(request)
     config = read_instance_config(await read_json_body(request))
     group = request.match_info["group"]
     name = await backend_of(request).consumers.create(group, config)
@@ -80,7 +81,10 @@ async def _records(request: web.Request) -> web.StreamResponse:
                 "The requested embedded data format does not match the deserializer for this consumer instance",
             )
         bounds = _bounds(request, backend_of(request).settings, instance.config)
-        data = await _run(instance, instance.read, bounds)
+        async with instance.reading:
+            data, records = await _run(instance, instance.read, bounds)
+            if request.transport is None or request.transport.is_closing():
+                await instance.run(instance.put_back, records)
     return web.Response(body=data, content_type=records_type(instance.config.format))
 
 
@@ -123,7 +127,7 @@ async def _run(instance: ConsumerInstance, function: Callable[..., Any], *argume
 
 
 def _check_type(request: web.Request) -> None:
-    if request.content_type not in ("application/json", "application/octet-stream"):
+    if request.content_type != "application/json":
         content_format(request)
 
 
