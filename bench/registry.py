@@ -20,7 +20,7 @@ import time
 import urllib.request
 from pathlib import Path
 
-from systems import BARNABAS, free_port
+from systems import BARNABAS, cpu_s, free_port
 
 from barnabas.client import BYTES, Producer
 from barnabas.testing import Cluster
@@ -58,6 +58,11 @@ def started(bootstrap: str, port: int) -> tuple[subprocess.Popen[bytes], float]:
         except OSError:
             time.sleep(0.005)
     raise SystemExit("the registry did not start")
+
+
+def cpu_of(process: subprocess.Popen[bytes]) -> float:
+    """User and system time so far, in seconds."""
+    return cpu_s([process.pid])
 
 
 def resident_mb(process: subprocess.Popen[bytes]) -> float:
@@ -123,22 +128,29 @@ def main() -> None:
         process.terminate()
         process.wait()
         fill(cluster.bootstrap_servers, given.schemas)
-        starts = []
+        starts, used = [], []
         for number in range(given.starts):
             process, took_s = started(cluster.bootstrap_servers, port)
             starts.append(took_s)
+            used.append(cpu_of(process))
             if number + 1 < given.starts:
                 process.terminate()
                 process.wait()
         try:
             text = ", ".join(f"{each:.2f}" for each in starts)
-            print(f"start with {given.schemas} schemas: {text} s, {resident_mb(process):.0f} MB", flush=True)
+            of_cpu = ", ".join(f"{each:.2f}" for each in used)
+            print(
+                f"start with {given.schemas} schemas: {text} s ({of_cpu} s of CPU), {resident_mb(process):.0f} MB",
+                flush=True,
+            )
             asyncio.run(look_up(port, given.schemas, 200, 1))
+            before_s = cpu_of(process)
             found = asyncio.run(look_up(port, given.schemas, given.rate, given.seconds))
+            a_lookup_us = (cpu_of(process) - before_s) / len(found) * 1e6
             p50, p99 = found[len(found) // 2], found[len(found) * 99 // 100]
             print(
                 f"{given.rate} lookups/s for {given.seconds:g} s: p50 {p50:.2f} ms, p99 {p99:.2f} ms, "
-                f"longest {found[-1]:.1f} ms; {resident_mb(process):.0f} MB",
+                f"longest {found[-1]:.1f} ms, {a_lookup_us:.0f} us of CPU each; {resident_mb(process):.0f} MB",
                 flush=True,
             )
             print(f"registrations one after another: {register(port, given.registrations):.0f}/s", flush=True)

@@ -157,3 +157,17 @@ class TestLimits:
                 ClusterRegistry({**texts, "listeners": "https://127.0.0.1:0"})
         finally:
             running.stop()
+
+
+@pytest.mark.parametrize("security", ["SASL_SSL", "SSL"])
+def test_follower_forwards_over_https_as_the_user_who_asked(security: str) -> None:
+    """It verifies the leader; with certificates it shows its own."""
+    users = {"ann": "b-secret"} if security == "SASL_SSL" else None
+    with Cluster(registry=True, security=security, users=users) as cluster:
+        texts = registry_properties(cluster.bootstrap_servers, 1, cluster._security, 0)
+        follower = ClusterRegistry({**texts, "leader.eligibility": "false"}, cluster._security)
+        try:
+            client = SchemaRegistryClient(follower.client_properties())
+            assert client.register_schema("orders-value", SCHEMA) == 1
+        finally:
+            follower.stop()

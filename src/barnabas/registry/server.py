@@ -8,10 +8,13 @@ In Confluent's registry: `SchemaRegistryMain`.
 
 import logging
 import socket
+import ssl
 from collections.abc import Callable, Mapping
 from typing import Self
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.settings import Values
+from barnabas.net.ssl_contexts import SslSettings, client_context
 from barnabas.net.web_access import web_tls
 from barnabas.registry.core.registry import Registry
 from barnabas.registry.http.rights import AclRights
@@ -20,12 +23,30 @@ from barnabas.registry.settings import ServerSettings, parse_server_settings
 from barnabas.registry.storage.cluster_acls import ClusterAcls
 from barnabas.registry.storage.identity import RegistryIdentity
 from barnabas.registry.storage.service import SchemaStore
+from barnabas.security.key_stores import KeyStore
 
 __all__ = ["RegistryServer"]
 
 logger = logging.getLogger(__name__)
 
 _EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104  # what is listened on, as the settings say
+
+
+def _leader_tls(values: Values) -> ssl.SSLContext:
+    """For connections to the leader: it is verified, and shown the certificate of https here."""
+    key = values["ssl.keystore.location"], values["ssl.keystore.password"], values["ssl.keystore.type"]
+    trusted = values["leader.ssl.truststore.location"], "", ""
+    if not trusted[0]:
+        trusted = values["ssl.truststore.location"], values["ssl.truststore.password"], values["ssl.truststore.type"]
+    return client_context(
+        SslSettings(
+            lambda name: name,
+            key_store=KeyStore(*key, values["ssl.key.password"]) if key[0] else None,
+            trust_store=KeyStore(*trusted) if trusted[0] else None,
+            client_auth="none",
+            protocols=tuple(values["ssl.enabled.protocols"]),
+        )
+    )
 
 
 class RegistryServer:
@@ -39,6 +60,7 @@ class RegistryServer:
         for warning in self._settings.warnings:
             logger.warning("%s", warning)
         self._tls = web_tls(self._settings.values, self._settings.listeners)
+        self._leader_tls = _leader_tls(self._settings.values)
         self._store: SchemaStore | None = None
         self._http: HttpService | None = None
         self._acls: ClusterAcls | None = None
@@ -72,7 +94,7 @@ class RegistryServer:
                 )
                 await acls.start()
                 rights = AclRights(lambda: acls.authorizer, store.registry)
-            self._http = http = HttpService(store, settings.access, settings.http, rights)
+            self._http = http = HttpService(store, settings.access, settings.http, self._leader_tls, rights)
             try:
                 self.ports = tuple(http.bind(settings.listeners))
             except OSError as error:

@@ -13,7 +13,6 @@ from typing import NamedTuple
 import aiohttp
 from yarl import URL
 
-from barnabas.base.errors import ConfigError
 from barnabas.registry.errors import ErrorCode, RegistryError
 from barnabas.registry.http.settings import HttpSettings
 from barnabas.registry.storage.identity import RegistryIdentity
@@ -42,19 +41,10 @@ class ForwardedAnswer(NamedTuple):
 class LeaderForwarding:
     """Connections to the leader. Made on the event loop, and closed there."""
 
-    def __init__(self, settings: HttpSettings) -> None:
-        """Raises `ConfigError` for certificates that cannot be used."""
-        context = ssl.create_default_context()
-        if settings.leader_ca_location:
-            try:
-                context = ssl.create_default_context(cafile=settings.leader_ca_location)
-            except (OSError, ssl.SSLError) as error:
-                raise ConfigError(
-                    f"leader.ssl.truststore.location={settings.leader_ca_location} cannot be used: {error}; "
-                    "a file of PEM certificates is expected"
-                ) from None
+    def __init__(self, settings: HttpSettings, tls: ssl.SSLContext) -> None:
+        """``tls`` verifies the leader, and shows it the own certificate, if there is one."""
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=context),
+            connector=aiohttp.TCPConnector(ssl=tls),
             timeout=aiohttp.ClientTimeout(
                 total=(settings.leader_connect_timeout_ms + settings.leader_read_timeout_ms) / 1000,
                 sock_connect=settings.leader_connect_timeout_ms / 1000,

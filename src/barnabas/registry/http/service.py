@@ -66,13 +66,19 @@ class HttpService:
     """From `start` to `close`, on one event loop."""
 
     def __init__(
-        self, store: SchemaStore, access: WebAccess, settings: HttpSettings, rights: RequestRights | None = None
+        self,
+        store: SchemaStore,
+        access: WebAccess,
+        settings: HttpSettings,
+        leader_tls: ssl.SSLContext,
+        rights: RequestRights | None = None,
     ) -> None:
+        """``leader_tls`` is for the connections to the leader, if it has https."""
         self._store = store
         self._access = access
         self._settings = settings
         self._rights = rights
-        self._forwarding = LeaderForwarding(settings)
+        self._forwarding = LeaderForwarding(settings, leader_tls)
         self._sockets: list[tuple[WebListener, socket.socket]] = []
         """What is bound, and does not listen yet."""
         self._runner = web.AppRunner(

@@ -15,8 +15,6 @@ class HttpSettings:
     """The largest body of a request (``size.limit.filter.max.request.body.size``)."""
     leader_connect_timeout_ms: int = 10_000
     leader_read_timeout_ms: int = 60_000
-    leader_ca_location: str = ""
-    """Certificates with which the leader's is verified; empty for those of the system."""
     group_id: str = "schema-registry"
     """What the registry is called in ``/v1/metadata/id``."""
     is_read_only: bool = False
