@@ -14,6 +14,7 @@ pytest.importorskip("fastavro")
 pytest.importorskip("google.protobuf")
 
 from barnabas.base.errors import BarnabasError  # noqa: E402
+from barnabas.pipelines.checks.trial import try_flow  # noqa: E402
 from barnabas.pipelines.formats.declared import Format  # noqa: E402
 from barnabas.pipelines.frames import transforms  # noqa: E402
 from barnabas.pipelines.running.run import run_on  # noqa: E402
@@ -82,6 +83,11 @@ def test_rows_of_every_type_go_to_topics_and_come_back(spark: Any, cluster: Any,
     columns = {column: sql for column, (sql, _) in COLUMNS.items()}
     with RegistryForTests() as registry:
         flow = flow_of(tmp_path, cluster, name, registry.address, columns, **topics)
+        tried = {each.what: each for each in try_flow(spark, flow)}
+        for topic in topics.values():
+            found = tried[f"schema of topic {topic}"]
+            assert (found.state, found.message) == ("ok", f"the registry takes the schema under {topic}-value")
+        assert registry.subjects == {}
         run_on(spark, flow)
         verified = verify_flow(spark, flow, limit=5, say=lambda _: None)
         assert [(each.verified, each.missing, each.extra, each.different) for each in verified.sinks] == [
