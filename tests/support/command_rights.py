@@ -252,7 +252,7 @@ WITHOUT_RIGHTS = frozenset(
     )
 )
 """Commands that ask brokers for nothing."""
-_ELSEWHERE = frozenset(("mirror-maker", "pipeline", "registry"))
+_ELSEWHERE = frozenset(("mirror-maker", "pipeline", "registry", "rest"))
 """Commands that run for long: what they run is in another table, or recorded elsewhere."""
 
 
