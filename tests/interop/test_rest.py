@@ -733,12 +733,14 @@ def test_a_stream_that_is_not_read_is_closed_and_holds_up_no_other(cluster: Clus
 
 
 def test_a_cluster_that_is_away_is_an_error_and_comes_back(cluster: Cluster) -> None:
-    """Requests end in their time; the same proxy goes on afterwards."""
+    """Requests end in their time; the same proxy and its open streams go on afterwards."""
     with Cluster() as other:
         with Admin({"bootstrap.servers": other.bootstrap_servers}) as admin:
             admin.create_topic("t")
         with limited(other, client_timeout_ms="1500", producer_delivery_timeout_ms="1500") as web:
             assert web.produce("t", text("a"))[0]["error_code"] == 200
+            stream = Events(web, "t", "format=string")
+            stream.records(0)
             other.stop_broker(0)
             assert web.v3("GET", "/topics").code == 50003
             assert web.produce("t", text("b"))[0]["error_code"] == 50003
@@ -748,6 +750,10 @@ def test_a_cluster_that_is_away_is_an_error_and_comes_back(cluster: Cluster) -> 
                 assert time.monotonic() < end
             while web.produce("t", text("c"))[0]["error_code"] != 200:
                 assert time.monotonic() < end
+            values: list[str] = []
+            while "c" not in values:  # what timed out may have arrived, too
+                values += [each["value"] for each in stream.records(1)]
+            stream.close()
 
 
 def test_users_of_a_secured_cluster_have_their_own_rights_over_https() -> None:
