@@ -39,11 +39,18 @@ def write_json(value: object) -> str:
 
 
 def sorted_keys(value: object) -> object:
-    """The same value with the keys of all objects in order."""
+    """The same value with the keys of all objects in order. Raises InvalidSchemaError."""
+    try:
+        return _sorted(value)
+    except RecursionError as error:
+        raise InvalidSchemaError("the schema nests too deeply") from error
+
+
+def _sorted(value: object) -> object:
     if isinstance(value, dict):
-        return {key: sorted_keys(value[key]) for key in sorted(value)}
+        return {key: _sorted(value[key]) for key in sorted(value)}
     if isinstance(value, list):
-        return [sorted_keys(each) for each in value]
+        return [_sorted(each) for each in value]
     return value
 
 

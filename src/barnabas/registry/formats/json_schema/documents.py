@@ -36,7 +36,7 @@ class SchemaDocument:
     def __init__(self, root: object, resolved: Mapping[str, object]) -> None:
         self._specification = _specification(root)
         resource = self._specification.create_resource(root)
-        base = urljoin(_BASE, resource.id() or "")
+        base = urljoin(_BASE, _own_address(resource) or "")
         resources = [
             (address, _specification(each).create_resource(each))
             for name, each in resolved.items()
@@ -51,9 +51,9 @@ class SchemaDocument:
         """Whether keywords beside ``$ref`` count, as since draft 2019-09."""
         return self._specification in {DRAFT201909, DRAFT202012}
 
-    def check(self) -> None:
-        """Raises InvalidSchemaError for a wrong value of a keyword, or a reference that leads
-        nowhere."""
+    def check(self, *, follows: bool) -> None:
+        """Raises InvalidSchemaError for a wrong value of a keyword, and, if it follows them, for a
+        reference that leads nowhere."""
         steps: list[tuple[str, object, Any, int]] = [("", *self.root, 0)]
         while steps:
             place, schema, resolver, depth = steps.pop()
@@ -68,7 +68,7 @@ class SchemaDocument:
                 raise InvalidSchemaError(f"at #{place or '/'}: {wrong}")
             if depth:
                 resolver = self.inside(schema, resolver)
-            reference = reference_of(schema)
+            reference = reference_of(schema) if follows else None
             if reference is not None:
                 lookup(reference, resolver, place)
             steps += [(f"{place}/{step}", child, resolver, depth + 1) for step, child in child_schemas(schema)]
@@ -76,7 +76,8 @@ class SchemaDocument:
     def inside(self, schema: object, resolver: Any) -> Any:
         """What resolves references in a schema that stands inside of another one."""
         if isinstance(schema, dict) and ("$id" in schema or "id" in schema):
-            return resolver.in_subresource(self._specification.create_resource(schema))
+            resource = self._specification.create_resource(schema)
+            return resolver if _own_address(resource) is None else resolver.in_subresource(resource)
         return resolver
 
     def followed(self, located: LocatedSchema) -> LocatedSchema:
@@ -106,6 +107,16 @@ _BESIDE = frozenset(
     }
 )
 """Keywords that narrow what stands beside them."""
+
+
+def _own_address(resource: Any) -> str | None:
+    """The id of a schema. Raises InvalidSchemaError if it is no address."""
+    try:
+        address: str | None = resource.id()
+        urljoin(_BASE, address or "")
+    except (AttributeError, TypeError, ValueError) as error:
+        raise InvalidSchemaError("the id of a schema is no address") from error
+    return address
 
 
 def reference_of(schema: Mapping[str, object]) -> str | None:

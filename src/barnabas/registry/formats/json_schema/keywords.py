@@ -106,6 +106,7 @@ def wrong_keyword(schema: _Schema) -> str | None:
             return f"{key} is not {kind}"
     for key in ("dependencies", "dependentRequired"):
         for name, each in dict(schema.get(key) or {}).items():  # type: ignore[call-overload]
-            if isinstance(each, list) and not _are_texts(each):
+            is_names = isinstance(each, list) or key == "dependentRequired"
+            if is_names and not _are_texts(each):
                 return f"{key} of {name} is not a list of names"
     return None

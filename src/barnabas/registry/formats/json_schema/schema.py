@@ -57,8 +57,7 @@ def parse_json_schema(
     documents = {name: _read_reference(name, referred) for name, referred in resolved.items()}
     try:
         document = SchemaDocument(root, documents)
-        if is_new:
-            document.check()
+        document.check(follows=is_new)
         canonical = write_json(root)
     except RecursionError as error:
         raise InvalidSchemaError("the schema nests too deeply") from error

@@ -134,6 +134,11 @@ def _descriptor_file(text: str, given: Mapping[str, FileElement]) -> FileElement
             pool = files.pool()
             kind = message_factory.GetMessageClass(pool.FindMessageTypeByName("google.protobuf.FileDescriptorProto"))
             file = file_of_descriptor(kind.FromString(data))
+        return parse_file(file_text(file))  # it may hold names and depths that no text has
+    except InvalidSchemaError:
+        raise
     except RecursionError as error:
         raise InvalidSchemaError("the messages of the descriptor nest too deeply") from error
-    return parse_file(file_text(file))  # it may hold names and depths that no text has
+    except (TypeError, ValueError, LookupError, AttributeError, DecodeError) as error:
+        # The library gives bytes for strings that are not UTF-8, and any number for an enum's.
+        raise InvalidSchemaError("the descriptor is damaged") from error
