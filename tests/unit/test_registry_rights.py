@@ -104,7 +104,8 @@ def test_what_holds_for_many_subjects_needs_a_right_on_the_cluster(registry: Reg
     cluster = authorizer("--allow-principal User:ann --operation AlterConfigs --cluster")
     for rights, expected in ((topics, False), (cluster, True)):
         assert may(registry, rights, "PUT", path) is expected
-        assert may(registry, rights, "PUT", f"{path}/{{subject}}", subject=":.team:") is expected
+        for context in (":.team:", ":.team", ":.__GLOBAL", ":*:"):
+            assert may(registry, rights, "PUT", f"{path}/{{subject}}", subject=context) is expected
         assert may(registry, rights, "DELETE", "/contexts/{context}", context=".team") is expected
 
 

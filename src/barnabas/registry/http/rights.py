@@ -17,11 +17,11 @@ What a user may not see is left out of lists.
 Confluent's registry has operations of its own on subjects instead.
 """
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 
 from barnabas.broker.authorizer.authorizer import Authorizer
 from barnabas.registry.core.decisions import Answer
+from barnabas.registry.core.qualified_subject import QualifiedSubject
 from barnabas.registry.core.registry import Registry
 from barnabas.registry.errors import RegistryError
 from barnabas.registry.http.content import HttpError
@@ -30,7 +30,6 @@ from barnabas.security.acls import CLUSTER_NAME, AclOperation, ResourceType
 
 __all__ = ["AclRights", "topic_of_subject"]
 
-_CONTEXT = re.compile(r":[^:]*:")
 _SUFFIXES = ("-key", "-value")
 _FORBIDDEN = 40301
 
@@ -57,7 +56,7 @@ _OF_CONTEXTS = ("/config/", "/mode/")
 
 def topic_of_subject(subject: str) -> str:
     """The topic by whose rights a subject is protected."""
-    name = _CONTEXT.sub("", subject, count=1) if subject.startswith(":") else subject
+    name = QualifiedSubject.parse(subject).name
     for suffix in _SUFFIXES:
         if name.endswith(suffix) and name != suffix:
             return name.removesuffix(suffix)

@@ -244,7 +244,9 @@ class HttpService:
         leader = store.leadership.leader
         if leader is None or store.leadership.is_self or FORWARDED in request.headers:
             raise RegistryError(ErrorCode.UNKNOWN_LEADER, f"{request.method} request failed since leader is unknown")
-        found = await self._forwarding.forward(leader, request.method, request.raw_path, request.headers, body)
+        found = await self._forwarding.forward(
+            leader, request.method, request.rel_url.raw_path_qs, request.headers, body
+        )
         if found.position is not None:
             await store.catch_up(found.position)
         return web.Response(status=found.status, body=found.body, headers={"Content-Type": found.content_type})
