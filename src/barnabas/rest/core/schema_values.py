@@ -11,6 +11,7 @@ Kafka has no counterpart; Confluent's are AvroConverter, JsonSchemaConverter and
 import base64
 import io
 import json
+import struct
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -63,6 +64,8 @@ _PRIMITIVES: dict[str, tuple[type, ...]] = {
     "double": (int, float),
     "string": (str,),
 }
+_WHOLE_NUMBERS = {"int": 1 << 31, "long": 1 << 63}
+"""The first number that is too large; fastavro writes larger ones than a reader takes."""
 
 
 class SchemaText(NamedTuple):
@@ -137,10 +140,11 @@ def record_name(schema: SchemaText) -> str | None:
 
 def _avro(schema: SchemaText) -> ValueCodec:
     named: dict[str, Any] = {}
-    for reference in schema.references.values():
-        fastavro.parse_schema(parse_json(reference), named_schemas=named)
-    document = parse_json(schema.text)
-    bounds = None if schema.references else avro_bounds(document)
+    references = [_without_logical_types(parse_json(text)) for text in schema.references.values()]
+    for reference in references:
+        fastavro.parse_schema(reference, named_schemas=named)
+    document = _without_logical_types(parse_json(schema.text))
+    bounds = avro_bounds(document, references)
     parsed = fastavro.parse_schema(document, named_schemas=named)
 
     def encode(data: Any) -> bytes:
@@ -162,6 +166,38 @@ def _avro(schema: SchemaText) -> ValueCodec:
     return ValueCodec(encode, decode)
 
 
+def _without_logical_types(schema: Any) -> Any:
+    """The schema of the same bytes.
+
+    Avro's JSON has a value as its type has it, whatever it stands for: a decimal as bytes, a time
+    as a number. fastavro would make a decimal or a time of it, which does not hold all of them. A
+    primitive type is a name only, by which a branch of a union is found."""
+    if isinstance(schema, list):
+        return [_without_logical_types(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kind = schema.get("type")
+    if kind in ("record", "error"):
+        fields = schema.get("fields")
+        if not isinstance(fields, list):
+            return schema
+        return {
+            **schema,
+            "fields": [
+                {**each, "type": _without_logical_types(each["type"])}
+                if isinstance(each, dict) and "type" in each
+                else each
+                for each in fields
+            ],
+        }
+    if kind in ("array", "map"):
+        part = "items" if kind == "array" else "values"
+        return {**schema, part: _without_logical_types(schema[part])} if part in schema else schema
+    if kind in ("enum", "fixed"):
+        return {name: value for name, value in schema.items() if name != "logicalType"}
+    return _without_logical_types(kind)
+
+
 def _from_avro_json(schema: Any, data: Any, named: Mapping[str, Any]) -> Any:
     """The value that fastavro writes; a value of a named branch of a union has its name."""
     if isinstance(schema, list):
@@ -173,6 +209,10 @@ def _from_avro_json(schema: Any, data: Any, named: Mapping[str, Any]) -> Any:
         return _expect(data, data is None, kind)
     if kind in _PRIMITIVES:
         is_right = isinstance(data, _PRIMITIVES[kind]) and (kind == "boolean" or not isinstance(data, bool))
+        if is_right and kind in _WHOLE_NUMBERS:
+            is_right = -_WHOLE_NUMBERS[kind] <= data < _WHOLE_NUMBERS[kind]
+        elif is_right and kind == "float":
+            struct.pack("<f", data)  # a number that is too large is an error of it
         return _expect(data, is_right, kind)
     if kind in ("bytes", "fixed"):
         return _expect(data, isinstance(data, str), kind).encode("latin-1")
@@ -209,8 +249,8 @@ def _from_union(branches: list[Any], data: Any, named: Mapping[str, Any]) -> Any
     ((name, value),) = data.items()
     branch = branches[names.index(name)]
     made = _from_avro_json(branch, value, named)
-    is_named = branch in named if isinstance(branch, str) else "name" in branch
-    return (name, made) if is_named else made
+    # Without its name fastavro would take the first branch that can hold the value.
+    return (name, made) if isinstance(branch, str) or "name" in branch else made
 
 
 def _branch_name(branch: Any) -> str:
