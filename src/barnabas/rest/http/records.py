@@ -45,6 +45,7 @@ _MOST_WAITING = 1000
 _WRITE_BYTES = 1 << 16
 _OK = 200
 _LARGEST_PARTITION = (1 << 31) - 1
+_MOST_DIGITS = 10
 _TOPIC_PATH = f"{CLUSTER_PATH}/topics/{{topic_name}}/records"
 
 
@@ -118,24 +119,40 @@ async def _stream(request: web.Request, backend: Backend) -> web.StreamResponse:
         raise RestError(RestCode.INVALID_PAYLOAD, "Payload error. Request body is empty. Data is required.") from None
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
     await response.prepare(request)
-    writing = asyncio.create_task(_write_reports(response, cluster_id, waiting))
+    stall_s = backend.settings.seconds("request.idle.timeout.ms")
+    writing = asyncio.create_task(_write_reports(response, cluster_id, waiting, stall_s))
     try:
-        await waiting.put(await _send_document(backend, topic, first))
+        await _offer(waiting, writing, await _send_document(backend, topic, first))
         try:
             async for document in documents:
-                sent = await _send_document(backend, topic, document)
-                if writing.done():
-                    break  # the client is gone
-                await waiting.put(sent)
+                if not await _offer(waiting, writing, await _send_document(backend, topic, document)):
+                    break
         except RestError as error:  # the stream ends here, after the reports of what came before
-            await waiting.put(_Sent(None, error=error))
+            await _offer(waiting, writing, _Sent(None, error=error))
             response.force_close()
-        await waiting.put(None)
+        await _offer(waiting, writing, None)
         await writing
+    except (ConnectionError, TimeoutError):  # the client is gone, or does not read
+        if request.transport is not None:
+            request.transport.abort()
+        return response
     finally:
         writing.cancel()
     await response.write_eof()
     return response
+
+
+async def _offer(waiting: "asyncio.Queue[_Sent | None]", writing: "asyncio.Task[None]", sent: _Sent | None) -> bool:
+    """Wait for room among the reports; whether they are still written."""
+    if not waiting.full():
+        waiting.put_nowait(sent)
+        return not writing.done()
+    putting = asyncio.create_task(waiting.put(sent))
+    try:
+        await asyncio.wait((putting, writing), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        putting.cancel()
+    return not writing.done()
 
 
 async def _objects(request: web.Request, backend: Backend) -> AsyncIterator[dict[str, Any] | RestError]:
@@ -173,21 +190,29 @@ async def _send_document(backend: Backend, topic: str, document: dict[str, Any] 
     return await _send(backend, topic, record)
 
 
-async def _write_reports(response: web.StreamResponse, cluster_id: str, waiting: "asyncio.Queue[_Sent | None]") -> None:
-    """Each report when it is there; those that are there together in one write."""
+async def _write_reports(
+    response: web.StreamResponse, cluster_id: str, waiting: "asyncio.Queue[_Sent | None]", stall_s: float
+) -> None:
+    """Each report when it is there; those that are there together in one write.
+
+    Raises ConnectionError for a client that is gone, TimeoutError for one that does not read."""
     held = bytearray()
+
+    async def write() -> None:
+        async with asyncio.timeout(stall_s):
+            await response.write(bytes(held))
+        held.clear()
+
     while True:
         if held and (waiting.empty() or len(held) > _WRITE_BYTES):
-            await response.write(bytes(held))
-            held.clear()
+            await write()
         sent = await waiting.get()
         if sent is None:
             if held:
-                await response.write(bytes(held))
+                await write()
             return
         if held and sent.delivery is not None and not sent.delivery.done():
-            await response.write(bytes(held))
-            held.clear()
+            await write()
         held += json_bytes(await _report(cluster_id, sent)) + b"\r\n"
 
 
@@ -261,7 +286,7 @@ def _partition_of(request: web.Request) -> int | None:
     text = request.match_info.get("partition_id")
     if text is None:
         return None
-    if not (text.isascii() and text.isdecimal() and int(text) <= _LARGEST_PARTITION):
+    if not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS and int(text) <= _LARGEST_PARTITION):
         raise RestError(RestCode.PARTITION_NOT_FOUND, "Partition not found.")
     return int(text)
 
