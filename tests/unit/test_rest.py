@@ -172,6 +172,47 @@ def test_values_that_are_not_of_their_avro_schema_are_refused(data: Any) -> None
         value_codec(AVRO).encode(data)
 
 
+@pytest.mark.parametrize(
+    ("schema", "data", "encoded"),
+    [
+        (["int", "long"], {"long": 5}, b"\x02\x0a"),
+        (["double", {"type": "long", "logicalType": "timestamp-millis"}], {"long": 5}, b"\x02\x0a"),
+        (["float", "double"], {"double": 0.5}, b"\x02\0\0\0\0\0\0\xe0\x3f"),
+        (["string", {"type": "enum", "name": "E", "symbols": ["A"]}], {"E": "A"}, b"\x02\0"),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 3, "scale": 1}, "\u0001", b"\x02\x01"),
+        ({"type": "long", "logicalType": "timestamp-millis"}, 1 << 62, None),
+        ("int", (1 << 31) - 1, None),
+        ("int", 1 << 31, ValueError),
+        ("int", -(1 << 31) - 1, ValueError),
+        ("long", 1 << 63, ValueError),
+        ("float", 1e300, ValueError),
+        (["null", "int"], {"int": 1 << 31}, ValueError),
+    ],
+)
+def test_values_of_avro_are_written_as_they_are_named_or_not_at_all(schema: Any, data: Any, encoded: Any) -> None:
+    """A branch is the one that is named, a time needs no calendar, and no number is too large."""
+    codec = value_codec(SchemaText(EmbeddedFormat.AVRO, json.dumps(schema)))
+    if encoded is ValueError:
+        with pytest.raises(ValueError, match="."):
+            codec.encode(data)
+        return
+    made = codec.encode(data)
+    assert encoded in (None, made)
+    if encoded is None:
+        assert codec.decode(made) == data
+
+
+def test_values_with_references_are_bounded() -> None:
+    """Six bytes that say to be thousands of millions of items are refused without making them."""
+    nothing = json.dumps({"type": "record", "name": "Nothing", "fields": []})
+    items = {"type": "array", "items": "Nothing"}
+    schema = json.dumps({"type": "record", "name": "Many", "fields": [{"name": "items", "type": items}]})
+    codec = value_codec(SchemaText(EmbeddedFormat.AVRO, schema, {"Nothing": nothing}))
+    assert codec.decode(b"\x04\0") == {"items": [{}, {}]}
+    with pytest.raises(ValueError, match="items without bytes"):
+        codec.decode(b"\xfe\xff\xff\xff\x0f\0")
+
+
 @pytest.mark.parametrize("data", [b"", b"\x02\x02", b"\xff" * 30])
 def test_bytes_that_are_not_of_their_avro_schema_are_refused(data: bytes) -> None:
     """A value that is cut off, and one that says to be longer than it is."""
@@ -397,6 +438,9 @@ def test_a_consumed_record_has_its_parts_as_json() -> None:
         "topic": "t", "key": "aw==", "value": None, "partition": 1, "offset": 5,
     }  # fmt: skip
     assert '"value":{"a": 1.10}' in consumed_record_text(record(None, b'{"a": 1.10}'), plain, plain)
+    assert '"value":{"a": 1.10, "a": 1e999}' in consumed_record_text(
+        record(None, b'{"a": 1.10,\n"a": 1e999}'), plain, plain
+    )
     assert "\n" not in consumed_record_text(record(None, b'{"a":\n"\\n"}'), plain, plain)
     assert json.loads(consumed_record_text(record(b"\xc3\xbc", b'"'), text, text))["value"] == '"'
     for wrong in (b"{", b"NaN", b"\xff", b"[" * 100_000):
@@ -434,7 +478,7 @@ def test_a_stream_goes_on_where_its_last_line_says() -> None:
 def test_a_stream_begins_at_an_offset_or_an_end() -> None:
     """Earliest is any offset that is too small."""
     assert (start_offset("latest"), start_offset("earliest"), start_offset("7")) == (None, 0, 7)
-    for wrong in ("", "-1", "first", "1.5", "٣", str(1 << 63)):
+    for wrong in ("", "-1", "first", "1.5", "٣", str(1 << 63), "1" * 5000):
         assert refused(start_offset, wrong) == RestCode.BAD_REQUEST
 
 

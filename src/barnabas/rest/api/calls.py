@@ -14,6 +14,7 @@ from barnabas.rest.errors import RestCode, RestError
 __all__ = ["ApiAnswer", "ApiCall", "ApiRoute", "flag", "needed_object", "number_in_path", "text_field"]
 
 _LARGEST = (1 << 31) - 1
+_MOST_DIGITS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,6 @@ def flag(given: Mapping[str, Any], name: str) -> bool:
 def number_in_path(call: ApiCall, name: str) -> int:
     """A number of the path; another text is the name of nothing. Raises `RestError`."""
     text = call.path[name]
-    if not (text.isascii() and text.isdecimal() and int(text) <= _LARGEST):
+    if not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS and int(text) <= _LARGEST):
         raise RestError(RestCode.NOT_FOUND, "HTTP 404 Not Found")
     return int(text)

@@ -16,6 +16,7 @@ from barnabas.rest.errors import RestCode, RestError, topic_error_of
 __all__ = ["VERSION_2_ROUTES"]
 
 _LARGEST = (1 << 31) - 1
+_MOST_DIGITS = 10
 
 
 def _root(_: ApiCall) -> ApiAnswer:
@@ -66,7 +67,9 @@ def _partitions(call: ApiCall) -> ApiAnswer:
 
 def _found_partition(call: ApiCall) -> PartitionDescription:
     text = call.path["partition_id"]
-    number = int(text) if text.isascii() and text.isdecimal() and int(text) <= _LARGEST else -1
+    number = (
+        int(text) if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS and int(text) <= _LARGEST else -1
+    )
     for partition in _described(call).partitions:
         if partition.partition == number:
             return partition

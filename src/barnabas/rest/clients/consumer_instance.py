@@ -112,7 +112,7 @@ class ConsumerInstance:
             if not texts:
                 raise
             self._failure = error
-        return f"[{','.join(texts)}]".encode("utf-8", "replace"), records
+        return f"[{','.join(texts)}]".encode("utf-8", "backslashreplace"), records
 
     def put_back(self, records: list[Record[bytes, bytes]]) -> None:
         """The client of the last read is gone: the next read returns its records again."""

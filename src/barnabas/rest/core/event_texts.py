@@ -22,6 +22,7 @@ KEEP_ALIVE = b": keep-alive\n\n"
 """A comment, which readers skip."""
 _POSITION = re.compile(r"(\d{1,10}):(\d{1,19})")
 _LARGEST = (1 << 63) - 1
+_MOST_DIGITS = 19
 
 
 def record_event(record: Record[bytes, bytes], key_text: ValueText, value_text: ValueText) -> bytes:
@@ -38,7 +39,7 @@ def record_event(record: Record[bytes, bytes], key_text: ValueText, value_text: 
         rest = f'"headers":{headers},"key":{key_text(record.key)},"value":{value_text(record.value)}}}'
     except ValueError as error:
         rest = f'"error":{json.dumps(f"the record is not in this format: {str(error)[:200]}")}}}'
-    return f"data: {head},{rest}\n\n".encode("utf-8", "replace")
+    return f"data: {head},{rest}\n\n".encode("utf-8", "backslashreplace")
 
 
 def error_event(error: RestError) -> bytes:
@@ -69,6 +70,6 @@ def start_offset(text: str) -> int | None:
         return None
     if text == "earliest":
         return 0
-    if not (text.isascii() and text.isdecimal() and int(text) <= _LARGEST):
+    if not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS and int(text) <= _LARGEST):
         raise RestError(RestCode.BAD_REQUEST, "offset: a number, latest or earliest is expected")
     return int(text)

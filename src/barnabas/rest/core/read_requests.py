@@ -147,10 +147,11 @@ def _json(data: bytes | None) -> str:
         return "null"
     text = data.decode()
     try:
-        found = _DECODER.decode(text)
+        _DECODER.decode(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    return text if "\n" not in text and "\r" not in text else json.dumps(found, ensure_ascii=False)
+    # Within a text of JSON there is no end of a line, so each stands between two values.
+    return text.replace("\n", " ").replace("\r", " ")
 
 
 def value_text_of(form: EmbeddedFormat, decode: Callable[[bytes], Any] | None = None) -> ValueText:

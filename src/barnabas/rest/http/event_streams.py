@@ -39,6 +39,7 @@ _HEADERS = {
 }
 _HELD_BYTES = 1 << 15
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.005, 0.5
+_MOST_DIGITS = 10
 _KNOWN = {"partition", "offset", "format", "key_format"}
 
 
@@ -85,7 +86,7 @@ def _partition(request: web.Request) -> int | None:
     text = request.query.get("partition")
     if text is None:
         return None
-    if not (text.isascii() and text.isdecimal() and int(text) < 1 << 31):
+    if not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS and int(text) < 1 << 31):
         raise RestError(RestCode.BAD_REQUEST, "partition: a number is expected")
     return int(text)
 
