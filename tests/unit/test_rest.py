@@ -220,6 +220,19 @@ def test_bytes_that_are_not_of_their_avro_schema_are_refused(data: bytes) -> Non
         value_codec(AVRO).decode(data)
 
 
+@pytest.mark.parametrize("items", ['"Empty"', '["null", "Empty"]'])
+def test_a_schema_of_avro_may_refer_to_others_and_is_as_bounded(items: str) -> None:
+    """Six bytes may say that an array has thousands of millions of empty records."""
+    reference = '{"type": "record", "name": "Empty", "fields": []}'
+    text = json.dumps({"type": "array", "items": json.loads(items)})
+    codec = value_codec(SchemaText(EmbeddedFormat.AVRO, text, {"empty": reference}))
+    data = [{}] if "null" not in items else [None, {"Empty": {}}]
+    assert codec.decode(codec.encode(data)) == data
+    if "null" not in items:
+        with pytest.raises(ValueError, match="."):
+            codec.decode(b"\xfe\xff\xff\xff\xff\x7f")
+
+
 def test_a_schema_of_json_refuses_what_it_does_not_allow() -> None:
     """References are those of the registry; nothing is fetched from the web."""
     text = {"type": "object", "properties": {"a": {"$ref": "other.json"}}, "required": ["a"]}

@@ -46,6 +46,7 @@ from barnabas.rest.core.json_stream import json_bytes
 
 __all__ = ["SchemaText", "ValueCodec", "record_name", "value_codec"]
 
+_VALUE = "value"
 _FIRST_MESSAGE = b"\0"
 """The indexes of a file's first message, as Confluent's serializers write them."""
 _GOOGLES = {
@@ -145,11 +146,14 @@ def _avro(schema: SchemaText) -> ValueCodec:
         fastavro.parse_schema(reference, named_schemas=named)
     document = _without_logical_types(parse_json(schema.text))
     bounds = avro_bounds(document, references)
-    parsed = fastavro.parse_schema(document, named_schemas=named)
+    # A record has no bytes of its own, and fastavro keeps what its fields refer to.
+    root = {"type": "record", "name": "_root", "fields": [{"name": _VALUE, "type": document}]}
+    parsed: Any = fastavro.parse_schema(root, named_schemas=named)
+    own = parsed["fields"][0]["type"]
 
     def encode(data: Any) -> bytes:
         out = io.BytesIO()
-        fastavro.schemaless_writer(out, parsed, _from_avro_json(parsed, data, named), strict=True)
+        fastavro.schemaless_writer(out, parsed, {_VALUE: _from_avro_json(own, data, named)}, strict=True)
         return out.getvalue()
 
     def decode(data: bytes) -> Any:
@@ -161,7 +165,7 @@ def _avro(schema: SchemaText) -> ValueCodec:
             raise ValueError("there are bytes behind the value")
         text = io.StringIO()
         fastavro.json_writer(text, parsed, [value])
-        return json.loads(text.getvalue())
+        return json.loads(text.getvalue())[_VALUE]
 
     return ValueCodec(encode, decode)
 
