@@ -8,6 +8,7 @@ import pytest
 from barnabas.cli.commands import COMMANDS
 from barnabas.cli.machine import clusters as local_clusters
 from barnabas.cli.machine.clusters import LocalCluster
+from barnabas.cli.machine.server_names import SERVICES
 from barnabas.cli.main import main
 from barnabas.cli.setup import completion
 
@@ -66,8 +67,9 @@ def test_without_brokers_every_command_says_where_to_name_them(
 
 
 def test_every_command_with_the_option_is_among_them(capsys: pytest.CaptureFixture[str]) -> None:
-    """`context` defines what the others take."""
-    takers = {name for name in COMMANDS if name != "context" and main(["help", name]) == 0 and _shows_option(capsys)}
+    """`context` defines what the others take; servers have the brokers of their files."""
+    others = {"context", *(service.command for service in SERVICES.values())}
+    takers = {name for name in COMMANDS if name not in others and main(["help", name]) == 0 and _shows_option(capsys)}
     assert takers == {command[0] for command in WITHOUT_BROKERS}
 
 

@@ -58,6 +58,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
 WITHOUT_BROKERS = {
     *("up", "status", "logs", "down", "server-start", "server-stop"),  # they start and stop brokers
     *("zookeeper-server-start", "zookeeper-server-stop", "zookeeper-shell", "zookeeper-status", "zookeeper-dump"),
+    *("registry", "rest"),  # servers: they say it in their log
     # Files, or other commands.
     *("dump-log", "lost-records", "context", "completion", "shims", "run-class"),
     "pipeline",  # tests/spark: it needs Spark
