@@ -69,7 +69,7 @@ def test_the_canonical_text_is_compact_and_keeps_the_order_of_keys() -> None:
         ({"properties": {"a": 1}}, "at #/properties/a: a schema is an object"),
         ({"required": "a"}, "required is not a list of names"),
         ({"required": True}, "required is not a list of names"),
-        ({"enum": []}, "enum is not a list of values"),
+        ({"enum": "a"}, "enum is not a list of values"),
         ({"allOf": []}, "allOf is not a list of schemas"),
         ({"allOf": {}}, "allOf is not a list of schemas"),
         ({"not": 1}, "at #/not: a schema is"),
@@ -464,15 +464,10 @@ def test_a_schema_that_is_compatible_validates_what_the_old_one_did(
     )
 )
 def test_what_the_drafts_own_schema_accepts_is_accepted(schema: Schema) -> None:
-    """And what it refuses is refused, by the library jsonschema."""
+    """By the library jsonschema. Confluent's registry takes a few schemas more, such as an empty
+    list of items, and so does this one."""
     try:
         jsonschema.Draft7Validator.check_schema(schema)
-        is_right = True
     except jsonschema.SchemaError:
-        is_right = False
-    try:
-        parsed(schema)
-        accepted = True
-    except InvalidSchemaError:
-        accepted = False
-    assert accepted is is_right
+        return
+    assert parsed(schema).text

@@ -68,6 +68,10 @@ def _is_object(value: object) -> bool:
     return isinstance(value, dict)
 
 
+def _is_list(value: object) -> bool:
+    return isinstance(value, list)
+
+
 def _is_filled_list(value: object) -> bool:
     return isinstance(value, list) and bool(value)
 
@@ -84,7 +88,7 @@ _CHECKS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     **dict.fromkeys(("$id", "$ref", "$anchor", "$dynamicRef", "$schema", "pattern"), (_is_text, "a string")),
     **dict.fromkeys(("title", "description", "format", "$comment"), (_is_text, "a string")),
     "type": (_is_type, "a type, or a list of types"),
-    "enum": (_is_filled_list, "a list of values"),
+    "enum": (_is_list, "a list of values"),
     **dict.fromkeys(_LISTS, (_is_filled_list, "a list of schemas")),
     **dict.fromkeys(_MAPS, (_is_object, "schemas by names")),
     **dict.fromkeys(("dependencies", "dependentRequired"), (_is_object, "an object")),
