@@ -50,9 +50,11 @@ class StoreReader:
             "enable.partition.eof": "true",  # so that the position passes markers of transactions
             "isolation.level": "read_committed",
             "fetch.min.bytes": "1",
-            # Read ahead little: the state is what needs the memory.
+            # Read ahead little, for the state is what needs the memory; and go on at once when that
+            # is read, not after librdkafka's second.
             "queued.min.messages": "1000",
             "queued.max.messages.kbytes": "2048",
+            "fetch.queue.backoff.ms": "5",
         }
         self._is_closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="registry-reader", daemon=True)
