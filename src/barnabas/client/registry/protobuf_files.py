@@ -18,7 +18,7 @@ __all__ = ["imported_files", "message_class", "message_name"]
 def message_class(text: str, indexes: Sequence[int], named: Mapping[str, str]) -> Any:
     """The class of a message of a file; ``named`` are the files that it refers to, by name.
 
-    Raises `ClientError`, and `ValueError` for an import that is not there."""
+    Raises `ClientError`, as for an import that is not there."""
     from google.protobuf import descriptor_pool, message_factory
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
@@ -75,11 +75,11 @@ def _add_known(file: Any, own: dict[str, Any], named: Mapping[str, Any]) -> None
         if name in own or name in named:
             continue
         if not re.fullmatch(r"google/(protobuf|type)/[a-z_]+\.proto", name):
-            raise ValueError(f"it imports {name}, which is no reference of it")
+            raise ConfigurationError(f"it imports {name}, which is no reference of it")
         try:
             module = import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
         except ImportError:
-            raise ValueError(f"it imports {name}, which is not installed") from None
+            raise ConfigurationError(f"it imports {name}, which is not installed") from None
         known = descriptor_pb2.FileDescriptorProto()
         module.DESCRIPTOR.CopyToProto(known)
         _add_known(known, own, named)

@@ -439,7 +439,7 @@ class _Reader:
             named = self._registry.references(what, schema.to_dict(), form="serialized")
             try:
                 self._messages[key] = message_class(str(schema.schema_str), indexes, named)
-            except (ValueError, TypeError, DecodeError) as error:
+            except (ConfigurationError, ValueError, TypeError, DecodeError) as error:
                 raise ConfigurationError(f"{what} is no Protobuf file that can be used: {error}") from error
         message = self._messages[key]()
         message.ParseFromString(rest if value is None else value)
@@ -513,8 +513,10 @@ def _asked(call: Callable[[], Any], subject: str) -> Any:
     try:
         return call()
     except SchemaRegistryError as error:
-        kind = UnknownSchemaError if error.http_status_code == 404 else ConfigurationError
-        raise kind(f"the registry refuses {subject}: {error.error_message}") from error
+        refused = f"the registry refuses {subject}: {error.error_message}"
+        if error.http_status_code == 404:
+            raise UnknownSchemaError(refused) from error
+        raise ConfigurationError(refused) from error
     except ConfluentSerializationError as error:
         cause = error.__cause__ or error
         raise SerializationError(f"{subject}: {str(cause) or type(cause).__name__}") from error

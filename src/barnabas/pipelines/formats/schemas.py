@@ -18,7 +18,7 @@ from typing import Any
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.json_text import parse_json
-from barnabas.client.errors import ClientError, ConnectError
+from barnabas.client.errors import ClientError, ConfigurationError, ConnectError
 from barnabas.client.registry.avro_bounds import avro_bounds
 from barnabas.client.registry.protobuf_files import imported_files
 from barnabas.client.registry.registry import SchemaRegistry, UnknownSchemaError, UnsupportedSchemaError
@@ -389,7 +389,7 @@ def _protobuf_of_registry(schemas: _Schemas) -> Decode:
                 names.append(inner.name)
             imported = imported_files(file, found.named)
             return _protobuf(_message_class([*imported, file], ".".join(filter(None, [file.package, *names]))))
-        except (ValueError, TypeError, DecodeError) as error:
+        except (ConfigurationError, ValueError, TypeError, DecodeError) as error:
             # It is no base64, no file, or imports what is not there.
             raise DecodingError(
                 f"the value's schema {schema_id} is no Protobuf file that can be used: {error}"
