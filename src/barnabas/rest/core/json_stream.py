@@ -15,7 +15,7 @@ __all__ = ["JsonStream", "json_bytes", "json_of"]
 _OUTSIDE = re.compile(rb'["{}\[\]]')
 _IN_STRING = re.compile(rb'["\\]')
 _NOTHING = b" \t\r\n"
-_BLANKS = _NOTHING.decode()
+_NO_BLANK = re.compile(r"[^ \t\r\n]")
 _LONGEST_CHARACTER = 4
 _QUOTE, _BACKSLASH = ord('"'), ord("\\")
 _OPENING = b"{["
@@ -94,8 +94,7 @@ class JsonStream:
             return data
         at = 0
         while True:
-            while at < len(text) and text[at] in _BLANKS:
-                at += 1
+            at = len(text) if (found := _NO_BLANK.search(text, at)) is None else found.start()
             if not text.startswith("{", at):
                 return text[at:].encode()
             try:

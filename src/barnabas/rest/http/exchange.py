@@ -123,6 +123,7 @@ async def body_parts(request: web.Request, idle_s: float | None) -> AsyncIterato
         if not part:
             return
         yield part
+        await asyncio.sleep(0)  # what is unpacked may be there for seconds: others have their turns
 
 
 async def whole_body(request: web.Request) -> bytes:
