@@ -175,6 +175,14 @@ def _forget_what_follows(file: Any) -> None:
             extensions.ClearField("options")
 
 
+def test_an_option_whose_message_lacks_a_required_field_is_serialized_as_it_is() -> None:
+    """What a compiler refuses is kept here, as in Confluent's registry."""
+    text = """syntax = "proto2"; import "google/protobuf/descriptor.proto"; option (mine).a = 1;
+    message Mine { optional int32 a = 1; required int32 b = 2; }
+    extend google.protobuf.FileOptions { optional Mine mine = 50000; }"""
+    assert descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(parsed(text).formatted("serialized")))
+
+
 @pytest.mark.parametrize("module", [struct_pb2, type_pb2, descriptor_pb2, meta_pb2])
 def test_a_descriptor_that_a_compiler_made_stays_the_same_through_the_text(module: Any) -> None:
     """Bytes to text to bytes: nothing but the name of the file, and names in JSON that follow

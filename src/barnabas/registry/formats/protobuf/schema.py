@@ -50,7 +50,7 @@ class ProtobufSchema:
         match form:
             case "serialized":
                 descriptor = self.files.descriptor(_SERIALIZED_NAME)
-                return base64.b64encode(descriptor.SerializeToString()).decode()
+                return base64.b64encode(descriptor.SerializePartialToString()).decode()
             case "ignore_extensions":
                 return file_text(self.files.file, has_extensions=False)
             case _:

@@ -295,7 +295,7 @@ def _set_options(pending: _Pending, pool: descriptor_pool.DescriptorPool, types:
                 known = pool.FindMessageTypeByName(options.DESCRIPTOR.full_name)
                 message = message_factory.GetMessageClass(known)()
                 text_format.Merge(text, message, descriptor_pool=pool)
-                options.MergeFromString(message.SerializeToString())
+                options.MergeFromString(message.SerializePartialToString())
         else:
             with contextlib.suppress(text_format.ParseError):
                 text_format.Merge(text, options)
