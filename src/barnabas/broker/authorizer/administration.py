@@ -38,7 +38,6 @@ _NAMES = ("name", "topic_name", "topic", "resource_name", "group_id", "user")
 CHANGING_OPERATIONS = frozenset(
     (AclOperation.CREATE, AclOperation.DELETE, AclOperation.ALTER, AclOperation.ALTER_CONFIGS)
 )
-
 """What an administrative request needs to change something; it may ask for other rights, too."""
 
 
