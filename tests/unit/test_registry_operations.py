@@ -208,6 +208,17 @@ def test_the_ids_of_a_context_end_with_javas_integers(free: Instance) -> None:
     assert refused(lambda: free.register("a", INT)) == (50001, "All ids are given")
 
 
+def test_the_versions_of_a_subject_end_with_javas_integers(free: Instance) -> None:
+    """The next registration is refused, and writes no record that no registry can read."""
+    free.set_mode(None, "IMPORT")
+    free.register("a", STRING, version=2**31 - 1, id=7)
+    free.set_mode(None, "READWRITE")
+    before = len(free.log.records)
+    assert refused(lambda: free.register("a", INT)) == (50001, "All versions are given")
+    assert len(free.log.records) == before
+    assert free.register("b", INT)["version"] == 1
+
+
 def test_a_reference_to_the_latest_version_is_stored_with_its_number(instance: Instance) -> None:
     """So the schema means the same after another version came."""
     instance.register("person", PERSON)

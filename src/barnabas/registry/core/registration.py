@@ -18,7 +18,7 @@ from barnabas.registry.formats.schema import CompatibilityLevel
 
 __all__ = ["Registrar", "incompatibilities"]
 
-_HIGHEST_ID = 2**31 - 1
+_HIGHEST_ID = _HIGHEST_VERSION = 2**31 - 1
 
 
 class Registrar:
@@ -129,6 +129,8 @@ class Registrar:
 
     def _version(self, request: RegisterRequest, next_version: int, *, is_import: bool) -> int:
         if request.version <= 0 or request.version == next_version:
+            if next_version > _HIGHEST_VERSION:
+                raise RegistryError(ErrorCode.STORE_ERROR, "All versions are given")
             return next_version
         if not is_import:
             raise RegistryError(ErrorCode.INVALID_SCHEMA, "Version is not one more than previous version")
