@@ -5,27 +5,22 @@ The file is Confluent's schema-registry.properties. In Confluent's registry: sch
 
 import asyncio
 import gc
-import logging
-import os
 import signal
 from collections.abc import Mapping
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.installation import install_command
-from barnabas.cli.connection.properties import key_values, properties_file, read_properties_file
+from barnabas.cli.connection.properties import key_values
 from barnabas.cli.options.tool_parser import ToolParser
-from barnabas.cli.output.log_lines import log_to_standard_error
 from barnabas.cli.output.repeated_lines import AT_BROKERS, RepeatedLines
 from barnabas.cli.output.standard_streams import outlive_output
+from barnabas.cli.servers.server_options import add_server_options, log_at, new_server_loop, server_properties_file
+from barnabas.cli.servers.web_server_options import add_web_server_options, web_server_properties
 from barnabas.net.descriptors import raise_descriptor_limit
-from barnabas.net.event_loop import new_event_loop
 
 __all__ = ["main"]
 
-logger = logging.getLogger(__name__)
-
-_FORMAT = "[%(asctime)s,%(msecs)03d] %(levelname)s %(message)s (%(name)s)"
-_SERVERS, _LISTENERS = "kafkastore.bootstrap.servers", "listeners"
+_FILE, _SERVERS = "schema-registry.properties", "kafkastore.bootstrap.servers"
 
 
 def main(argv: list[str]) -> int:
@@ -33,16 +28,8 @@ def main(argv: list[str]) -> int:
     parser = _parser()
     given = parser.parse_args(argv)
     outlive_output()
-    log_to_standard_error(given.log_level.upper(), _FORMAT, "%Y-%m-%d %H:%M:%S")
-    if given.properties is None and given.servers is None:
-        parser.error("one of schema-registry.properties and --bootstrap-server is needed")
-    texts = {} if given.properties is None else _file(given.properties)
-    if given.command_config is not None:
-        texts |= {f"kafkastore.{name}": text for name, text in properties_file(given.command_config).items()}
-    if given.servers is not None:
-        texts[_SERVERS] = given.servers
-    if given.port is not None:
-        texts[_LISTENERS] = f"http://127.0.0.1:{given.port}"
+    log_at(given.log_level)
+    texts = web_server_properties(parser, given, file=_FILE, servers=_SERVERS, of_client="kafkastore.")
     texts |= key_values(given.override, "--override")
     raise_descriptor_limit()
     try:
@@ -51,53 +38,14 @@ def main(argv: list[str]) -> int:
         raise BarnabasError(f"the schema registry needs {error.name}: {install_command('registry')}") from None
     gc.freeze()  # what was imported lives long
     with RepeatedLines(AT_BROKERS):
-        return asyncio.Runner(loop_factory=_new_loop).run(_serve(texts))
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    return new_event_loop(use_uvloop=os.environ.get("BARNABAS_LOOP") != "asyncio")
+        return asyncio.Runner(loop_factory=new_server_loop).run(_serve(texts))
 
 
 def _parser() -> ToolParser:
     parser = ToolParser("registry", "Start a schema registry, which speaks Confluent's REST API, until Ctrl-C.")
-    parser.add_argument(
-        "properties",
-        metavar="schema-registry.properties",
-        nargs="?",
-        help="the registry's properties file, as Confluent's",
-    )
-    parser.add_argument(
-        "--bootstrap-server",
-        dest="servers",
-        metavar="HOST:PORT",
-        help="the brokers, in place of the file's kafkastore.bootstrap.servers",
-    )
-    parser.add_argument(
-        "--command-config", metavar="FILE", help="properties with which the registry connects to the brokers"
-    )
-    parser.add_argument(
-        "--port", type=int, help="listen for http on this port of 127.0.0.1, in place of the file's listeners"
-    )
-    parser.add_argument(
-        "--override",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a property that takes the place of the file's; may be repeated",
-    )
-    parser.add_argument(
-        "--log-level", default="info", choices=("debug", "info", "warning", "error"), help="what to log (default info)"
-    )
+    add_web_server_options(parser, what="registry", file=_FILE, servers=_SERVERS)
+    add_server_options(parser)
     return parser
-
-
-def _file(path: str) -> dict[str, str]:
-    try:
-        return read_properties_file(path, logger.warning)
-    except OSError as error:
-        raise BarnabasError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise BarnabasError(f"{path} is not a properties file: {error}") from error
 
 
 async def _serve(texts: Mapping[str, str]) -> int:
@@ -107,7 +55,7 @@ async def _serve(texts: Mapping[str, str]) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    server = RegistryServer(texts, _file)
+    server = RegistryServer(texts, server_properties_file)
     starting = loop.create_task(server.start())
     stopping = loop.create_task(stop.wait())
     await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)

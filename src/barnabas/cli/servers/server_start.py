@@ -3,21 +3,19 @@
 import asyncio
 import gc
 import logging
-import os
 import signal
 import sys
 
-from barnabas.base.errors import BarnabasError
 from barnabas.broker.configuration.kraft import refuse_kraft
-from barnabas.cli.connection.properties import key_values, read_properties_file
+from barnabas.cli.connection.properties import key_values
 from barnabas.cli.options.tool_parser import ToolParser
 from barnabas.cli.output.authorizer_log import AUDIT_LOG_FORMATS, keep_audit_lines, write_audit_lines_to
-from barnabas.cli.output.log_lines import log_to_standard_error
 from barnabas.cli.output.repeated_lines import AT_BROKERS, RepeatedLines
 from barnabas.cli.output.standard_streams import outlive_output
 from barnabas.cli.servers.faults import faults_of_cluster
+from barnabas.cli.servers.server_options import add_server_options, log_at, new_server_loop, server_properties_file
 from barnabas.net.descriptors import check_descriptor_limit, raise_descriptor_limit
-from barnabas.net.event_loop import budget_of, count_after_start, count_pauses, limit_pauses, new_event_loop
+from barnabas.net.event_loop import budget_of, count_after_start, count_pauses, limit_pauses
 
 __all__ = ["main"]
 
@@ -29,14 +27,12 @@ interpreter (else 5 ms).
 
 A request gives the interpreter up at each call of the system, so it waits for it several times."""
 
-_FORMAT = "[%(asctime)s,%(msecs)03d] %(levelname)s %(message)s (%(name)s)"
-
 
 def main(argv: list[str]) -> int:
     """Run until a signal; 0 after a clean stop, 1 when the broker cannot start, or has to stop."""
     given = _parser().parse_args(argv)
     outlive_output()
-    log_to_standard_error(given.log_level.upper(), _FORMAT, "%Y-%m-%d %H:%M:%S")
+    log_at(given.log_level)
     keep_audit_lines()
     if given.authorizer_log is not None:
         write_audit_lines_to(given.authorizer_log, given.authorizer_log_format)
@@ -56,16 +52,7 @@ def main(argv: list[str]) -> int:
 def _parser() -> ToolParser:
     parser = ToolParser("server-start", "Start a broker from a properties file and stay until Ctrl-C.")
     parser.add_argument("properties", metavar="server.properties", help="the broker's properties file")
-    parser.add_argument(
-        "--override",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a property that takes the place of the file's; may be repeated",
-    )
-    parser.add_argument(
-        "--log-level", default="info", choices=("debug", "info", "warning", "error"), help="what to log (default info)"
-    )
+    add_server_options(parser)
     parser.add_argument(
         "--authorizer-log",
         metavar="FILE",
@@ -81,19 +68,14 @@ def _parser() -> ToolParser:
 
 
 def _settings(path: str, overrides: list[str]) -> dict[str, str]:
-    try:
-        texts = read_properties_file(path, logger.warning)
-    except OSError as error:
-        raise BarnabasError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise BarnabasError(f"{path} is not a properties file: {error}") from error
+    texts = server_properties_file(path)
     texts |= key_values(overrides, "--override")
     refuse_kraft(path, texts)
     return texts
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
-    loop = new_event_loop(use_uvloop=os.environ.get("BARNABAS_LOOP") != "asyncio")
+    loop = new_server_loop()
     count_pauses(loop)
     return loop
 
