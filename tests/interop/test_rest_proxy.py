@@ -679,6 +679,13 @@ def test_what_is_too_large_or_too_many_is_refused(cluster: Cluster, topic: str) 
         stream.close()
 
 
+def test_a_proxy_and_a_registry_that_are_stopped_let_the_cluster_stop() -> None:
+    """A test may stop them before the cluster does."""
+    with Cluster(rest=True, registry=True) as cluster:
+        cluster.rest.stop()
+        cluster.registry.stop()
+
+
 def test_an_instance_that_is_not_used_ends_and_leaves_its_group(cluster: Cluster, topic: str) -> None:
     """Its partitions are free for others."""
     with limited(cluster, consumer_instance_timeout_ms="300") as web:

@@ -12,7 +12,7 @@ from barnabas.base.installation import install_command
 from barnabas.base.private_files import write_private
 from barnabas.base.settings import properties_text, read_properties
 from barnabas.testing.security import ClusterSecurity
-from barnabas.testing.server_thread import ServerThread
+from barnabas.testing.server_thread import ServiceThread
 
 __all__ = ["ClusterRegistry", "registry_properties", "write_registry_users"]
 
@@ -68,20 +68,11 @@ class ClusterRegistry:
         self._security = security
         if security is not None:
             write_registry_users(security)
-        self._is_stopped = False
-        self._thread = ServerThread("barnabas-registry")
-
-        async def start() -> RegistryServer:
-            server = RegistryServer(properties, lambda path: read_properties(Path(path).read_text("latin-1")))
-            await server.start()
-            return server
-
-        try:
-            self._server = self._thread.call(start())
-        except BaseException:
-            self._thread.stop()
-            raise
-        self.url = self._server.url
+        self._thread = ServiceThread(
+            "barnabas-registry",
+            lambda: RegistryServer(properties, lambda path: read_properties(Path(path).read_text("latin-1"))),
+        )
+        self.url = self._thread.service.url
         """Where clients connect, such as ``http://127.0.0.1:8081``."""
 
     def client_properties(self, user: str | None = None) -> dict[str, str]:
@@ -105,10 +96,7 @@ class ClusterRegistry:
 
     def stop(self) -> None:
         """Stop it, cleanly; a second call does nothing."""
-        if not self._is_stopped:
-            self._is_stopped = True
-            self._thread.call(self._server.close())
-            self._thread.stop()
+        self._thread.stop()
 
     def __str__(self) -> str:
         return self.url

@@ -11,7 +11,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.installation import install_command
 from barnabas.base.settings import read_properties
 from barnabas.testing.security import ClusterSecurity
-from barnabas.testing.server_thread import ServerThread
+from barnabas.testing.server_thread import ServiceThread
 
 __all__ = ["ClusterRest", "rest_properties"]
 
@@ -62,24 +62,15 @@ class ClusterRest:
             from barnabas.rest.server import RestServer
         except ModuleNotFoundError as error:
             raise BarnabasError(f"the REST proxy needs {error.name}: {install_command('registry')}") from None
-        self._thread = ServerThread("barnabas-rest")
-
-        async def start() -> RestServer:
-            server = RestServer(properties, lambda path: read_properties(Path(path).read_text("latin-1")))
-            await server.start()
-            return server
-
-        try:
-            self._server = self._thread.call(start())
-        except BaseException:
-            self._thread.stop()
-            raise
-        self.url = str(self._server.listeners[0])
+        self._thread = ServiceThread(
+            "barnabas-rest",
+            lambda: RestServer(properties, lambda path: read_properties(Path(path).read_text("latin-1"))),
+        )
+        self.url = str(self._thread.service.listeners[0])
         """Where clients connect, such as ``http://127.0.0.1:8082``."""
 
     def stop(self) -> None:
-        """Stop it, cleanly."""
-        self._thread.call(self._server.close())
+        """Stop it, cleanly; a second call does nothing."""
         self._thread.stop()
 
     def __str__(self) -> str:

@@ -8,11 +8,20 @@ import contextlib
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
-__all__ = ["ServerThread"]
+__all__ = ["ServerThread", "ServiceThread"]
 
 Result = TypeVar("Result")
+
+
+class _Service(Protocol):
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+Service = TypeVar("Service", bound=_Service)
 
 
 class ServerThread:
@@ -85,6 +94,33 @@ class ServerThread:
             loop.run_until_complete(loop.shutdown_asyncgens())
             loop.run_until_complete(loop.shutdown_default_executor())
             loop.close()
+
+
+class ServiceThread(Generic[Service]):
+    """A server beside the brokers, on a thread of its own."""
+
+    def __init__(self, name: str, make: Callable[[], Service]) -> None:
+        """Start what ``make`` makes there. Raises what keeps it from starting."""
+        self._thread = ServerThread(name)
+        self._is_stopped = False
+
+        async def start() -> Service:
+            service = make()
+            await service.start()
+            return service
+
+        try:
+            self.service = self._thread.call(start())
+        except BaseException:
+            self._thread.stop()
+            raise
+
+    def stop(self) -> None:
+        """Stop it, cleanly; a second call does nothing."""
+        if not self._is_stopped:
+            self._is_stopped = True
+            self._thread.call(self.service.close())
+            self._thread.stop()
 
 
 def _new_event_loop() -> asyncio.AbstractEventLoop:
