@@ -77,7 +77,9 @@ def plan_services(
         if wanted is not None or texts is not None:
             former = _address(path, texts) if texts else None
             host = given.host or (former.host if former else brokers.addresses[0].host) or LOCAL_HOST
-            plans[name] = _plan(name, path, texts or {}, made, _Wish(wanted, host, given.host, security_plan.changed))
+            plans[name] = _plan(
+                name, path, texts or {}, made, _Wish(wanted, host, given.host, bool(security_plan.changed))
+            )
     return list(plans.values())
 
 
@@ -88,7 +90,7 @@ class _Wish:
     port: int | None
     host: str
     asked_host: str | None
-    has_new_security: object
+    has_new_security: bool
 
 
 def _plan(
@@ -108,21 +110,15 @@ def _plan(
     if wish.port is not None or wish.asked_host is not None or scheme_changed:
         follows[_LISTENERS] = new[_LISTENERS]
     merged = {**new, **kept, **follows}
-    return ServicePlan(name, ServerFile(path, merged), HostAndPort(wish.host, _port(merged)), _url(merged))
+    address = _address(path, merged)
+    url = f"{urlsplit(merged[_LISTENERS]).scheme}://{address.reachable()}"
+    return ServicePlan(name, ServerFile(path, merged), HostAndPort(wish.host, address.port), url)
 
 
 def _address(path: Path, texts: Mapping[str, str]) -> HostAndPort:
+    """Where the first listener is. Raises `BarnabasError`."""
     try:
         parts = urlsplit(texts[_LISTENERS].split(",")[0])
         return HostAndPort(parts.hostname or LOCAL_HOST, parts.port or 0)
     except (KeyError, ValueError):
         raise BarnabasError(f"{path}: {_LISTENERS}=http://HOST:PORT is expected") from None
-
-
-def _port(texts: Mapping[str, str]) -> int:
-    return urlsplit(texts[_LISTENERS].split(",")[0]).port or 0
-
-
-def _url(texts: Mapping[str, str]) -> str:
-    parts = urlsplit(texts[_LISTENERS].split(",")[0])
-    return f"{parts.scheme}://{HostAndPort(parts.hostname or LOCAL_HOST, parts.port or 0).reachable()}"
