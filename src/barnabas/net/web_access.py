@@ -67,7 +67,7 @@ WEB_SETTINGS = (
         "How clients authenticate: NONE, BASIC or BEARER",
         one_of("NONE", "BASIC", "BEARER"),
     ),
-    Setting("authentication.realm", Kind.STRING, "Barnabas", "The realm that a client is told"),
+    Setting("authentication.realm", Kind.STRING, "Barnabas", "The realm in the answer 401"),
     Setting("authentication.users.file", Kind.STRING, "", "With BASIC: a properties file of users and their passwords"),
     Setting("authentication.tokens.file", Kind.STRING, "", "With BEARER: a properties file of users and their tokens"),
 )
@@ -111,7 +111,7 @@ class WebAccess:
     """The digests of passwords or tokens, by user."""
 
     def user_of(self, authorization: str | None) -> str | None:
-        """The user of a header Authorization, None where nobody needs to authenticate.
+        """The user of a header Authorization, None where no authentication is required.
 
         Raises `UnauthorizedError`."""
         if self.method == "NONE":

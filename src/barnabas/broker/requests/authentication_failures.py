@@ -33,8 +33,8 @@ class AuthenticationFailures:
 def _write(event: EventCount[str, tuple[str, str]]) -> None:
     host, what, times = event
     if what is None:
-        whom = f"with {host}" if host is not None else "with other clients"
-        logger.info("Failed authentication %s %d further times %s", whom, times, WITHIN_INTERVAL)
+        clients = f"with {host}" if host is not None else "with other clients"
+        logger.info("Failed authentication %s %d further times %s", clients, times, WITHIN_INTERVAL)
     elif times:
         listener, reason = what
         logger.info(
