@@ -115,6 +115,35 @@ def test_certificates_without_https_stop_the_start() -> None:
         web_tls(NONE, https)
 
 
+REQUIRED = ({"ssl.client.authentication": "REQUIRED"}, {"ssl.client.auth": "true"})
+
+
+@pytest.mark.parametrize("texts", REQUIRED)
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "[::]", "10.0.0.1", "registry.example.com"])
+def test_http_that_passes_by_certificates_stops_the_start(texts: dict[str, str], host: str) -> None:
+    """Where https asks for certificates and nothing else authenticates, http would let in all."""
+    listeners = parse_listeners("listeners", ["https://h:1", f"http://{host}:2"])
+    with pytest.raises(ConfigError, match=r"open to everybody: .*bind it to this machine alone"):
+        web_tls(DEFINITIONS.parse(texts), listeners)
+
+
+@pytest.mark.parametrize(
+    ("texts", "host"),
+    [
+        *((texts, host) for texts in REQUIRED for host in ("127.0.0.1", "[::1]", "localhost")),
+        ({"ssl.client.authentication": "REQUIRED", "authentication.method": "BASIC"}, "0.0.0.0"),
+        ({"ssl.client.authentication": "REQUESTED"}, "0.0.0.0"),
+    ],
+)
+def test_http_beside_certificates_is_allowed_where_it_opens_nothing(texts: dict[str, str], host: str) -> None:
+    """On this machine alone, with a login, or where certificates are not needed: the next error is
+    that of https without one."""
+    listeners = parse_listeners("listeners", ["https://h:1", f"http://{host}:2"])
+    with pytest.raises(ConfigError) as refused:
+        web_tls(DEFINITIONS.parse(texts), listeners)
+    assert "open to everybody" not in str(refused.value)
+
+
 def test_a_property_that_protects_is_not_ignored() -> None:
     """Others without effect are named for a warning."""
     assert check_unsupported_protection(DEFINITIONS.parse({"metrics.jmx.prefix": "x"})) == ["metrics.jmx.prefix"]

@@ -14,6 +14,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+import ipaddress
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -175,14 +176,16 @@ def parse_listeners(name: str, texts: Sequence[str]) -> list[WebListener]:
 def web_tls(values: Values, listeners: Sequence[WebListener]) -> ssl.SSLContext | None:
     """What the listeners of https show; None where there are none.
 
-    Raises `ConfigError` for certificates that cannot be used, and for those that no listener
-    uses."""
+    Raises `ConfigError` for certificates that cannot be used, for those that no listener uses, and
+    where a listener of http lets in those whom https would ask for a certificate."""
     if not any(each.scheme == "https" for each in listeners):
         given = [name for name in values.texts if name.startswith("ssl.") and values.texts[name].strip()]
         if given:
             raise ConfigError(f"{given[0]} is set, and no listener is https: it would have no effect")
         return None
     wanted = values["ssl.client.authentication"] or ("REQUIRED" if values["ssl.client.auth"] else "NONE")
+    if wanted == "REQUIRED" and values["authentication.method"] == "NONE":
+        _check_open_listeners(listeners)
     return server_context(
         SslSettings(
             lambda name: "ssl.client.authentication" if name == "ssl.client.auth" else name,
@@ -192,6 +195,25 @@ def web_tls(values: Values, listeners: Sequence[WebListener]) -> ssl.SSLContext 
             protocols=tuple(values["ssl.enabled.protocols"]),
         )
     )
+
+
+def _check_open_listeners(listeners: Sequence[WebListener]) -> None:
+    """Raise `ConfigError` for http that other machines reach, where certificates are all that
+    authenticates."""
+    for each in listeners:
+        if each.scheme == "http" and not _is_loopback(each.host):
+            raise ConfigError(
+                f"listeners has {each}, which is open to everybody: clients must show a certificate "
+                "(ssl.client.authentication=REQUIRED), http has none, and authentication.method is NONE. Leave out this "
+                f"listener, bind it to this machine alone (http://127.0.0.1:{each.port}), or set authentication.method"
+            )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 def _store(values: Values, name: str, key_password: str) -> KeyStore | None:
