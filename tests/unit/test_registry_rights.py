@@ -97,6 +97,39 @@ def test_schema_is_found_by_its_id_through_a_readable_subject(registry: Registry
     assert not may(registry, rights, "GET", "/schemas/ids/{id}", id="77")
 
 
+UNKNOWN = {"id": "77", "guid": "00000000-0000-0000-0000-000000000077"}
+
+
+@pytest.mark.parametrize("part", ["id", "guid"])
+def test_that_a_schema_is_not_there_is_said_to_those_who_may_read_all(registry: Registry, part: str) -> None:
+    """Super users are among them; a right to some subjects, or to other things, is not enough."""
+    path, known = f"/schemas/{part}s/{{{part}}}", {part: UNKNOWN[part]}
+    for rights in (
+        authorizer(super_users=frozenset({"User:ann"})),
+        authorizer("--allow-principal User:ann --operation Read --topic *"),
+        authorizer("--allow-principal User:ann --operation All --cluster"),
+    ):
+        assert may(registry, rights, "GET", path, **known)
+    for rights in (
+        authorizer(),
+        authorizer("--allow-principal User:ann --operation Describe --topic *"),
+        authorizer("--allow-principal User:ann --operation Read --topic orders"),
+        authorizer("--allow-principal User:ann --operation AlterConfigs --cluster"),
+    ):
+        assert not may(registry, rights, "GET", path, **known)
+
+
+def test_a_right_to_all_subjects_does_not_open_one_that_is_denied(registry: Registry) -> None:
+    """Neither does a right on the cluster: the subjects of a schema that is there decide."""
+    denied = authorizer(
+        "--allow-principal User:ann --operation All --topic *",
+        "--deny-principal User:ann --operation All --topic salaries",
+        "--allow-principal User:ann --operation All --cluster",
+    )
+    assert may(registry, denied, "GET", "/schemas/ids/{id}", id="1")
+    assert not may(registry, denied, "GET", "/schemas/ids/{id}", id="2")
+
+
 @pytest.mark.parametrize("path", ["/config", "/mode"])
 def test_what_holds_for_many_subjects_needs_a_right_on_the_cluster(registry: Registry, path: str) -> None:
     """The global configuration, that of a context, and contexts themselves."""

@@ -12,6 +12,8 @@ of that name, which need not exist.
                                     for the global ones and for contexts
 
 A schema by its id, or its guid, may be read by whoever may read one of the subjects that have it.
+That there is none is said to those who may read all subjects; others cannot tell it from a schema
+that they may not read.
 What a user may not see is left out of lists.
 
 Confluent's registry has operations of its own on subjects instead.
@@ -26,7 +28,7 @@ from barnabas.registry.core.registry import Registry
 from barnabas.registry.errors import RegistryError
 from barnabas.registry.http.content import HttpError
 from barnabas.registry.http.operations import Call, RestOperation
-from barnabas.security.acls import CLUSTER_NAME, AclOperation, ResourceType
+from barnabas.security.acls import CLUSTER_NAME, WILDCARD, AclOperation, ResourceType
 
 __all__ = ["AclRights", "topic_of_subject"]
 
@@ -83,7 +85,9 @@ class AclRights:
         elif operation.path in _LISTED or operation.path in _OPEN:
             return  # `visible` leaves out what the user may not see
         elif "id" in call.path or "guid" in call.path:
-            if not any(self._may(user, host, wanted, each) for each in self._with_schema(call)):
+            holders = list(self._with_schema(call))
+            may_read = any(self._may(user, host, wanted, each) for each in holders)
+            if not may_read and (holders or not self._may_on_all(user, host, wanted)):
                 raise _forbidden(user, operation.right.name, "schema")
         elif not self._may_on_cluster(
             user, host, wanted if not operation.right.writes else (AclOperation.ALTER_CONFIGS,)
@@ -117,6 +121,11 @@ class AclRights:
     def _may(self, user: str | None, host: str, operations: Sequence[AclOperation], subject: str) -> bool:
         topic = topic_of_subject(subject)
         return self._is_allowed(user, host, operations, ResourceType.TOPIC, topic)
+
+    def _may_on_all(self, user: str | None, host: str, operations: Sequence[AclOperation]) -> bool:
+        return self._is_allowed(user, host, operations, ResourceType.TOPIC, WILDCARD) or self._may_on_cluster(
+            user, host, operations
+        )
 
     def _may_on_cluster(self, user: str | None, host: str, operations: Sequence[AclOperation]) -> bool:
         return self._is_allowed(user, host, operations, ResourceType.CLUSTER, CLUSTER_NAME)
