@@ -158,7 +158,8 @@ def test_dates_have_the_form_that_is_declared(spark: Any, tmp_path: Path) -> Non
 
 
 def test_avro_and_json_of_a_registry_become_columns(spark: Any, tmp_path: Path) -> None:
-    """A number that does not fit its column is named; JSON follows the schema's id."""
+    """A number that does not fit its column is named; JSON follows the schema's id, and is a bad
+    row where the schema has a rule that nothing executes here."""
     (tmp_path / "o.avsc").write_text(json.dumps(SCHEMA))
     values = []
     for number in (7, 2**40):
@@ -171,9 +172,19 @@ def test_avro_and_json_of_a_registry_become_columns(spark: Any, tmp_path: Path) 
     assert good == [{"id": 7}]
     assert bad[0] == ("WRONG_TYPE", f"column id is {2**40}, which is no int")
     assert bad[1][0] == "MALFORMED"
-    how = 'type = "json"\nregistry = "http://h"\ncolumns = { id = "int" }'
-    good, bad = parsed(spark, tmp_path, how, b'\0\0\0\0\1{"id": 5}', '{"id": 5}')
-    assert (good, len(bad)) == ([{"id": 5}], 1)
+    with RegistryForTests() as registry:
+        registry.schemas = dict.fromkeys((1, 2), '{"type": "object"}')
+        registry.more[1] = {"schemaType": "JSON"}
+        rules = {"domainRules": [{"name": "hide", "type": "ENCRYPT", "mode": "WRITEREAD", "tags": ["PII"]}]}
+        registry.more[2] = {"schemaType": "JSON", "ruleSet": rules}
+        how = f'type = "json"\nregistry = "{registry.address}"\ncolumns = {{ id = "int", name = "string" }}'
+        values = (with_id(2, b'{"id": 6, "name": "q83v"}'), with_id(2, b"\xff"), with_id(9, b'{"id": 7}'))
+        good, bad = parsed(spark, tmp_path, how, with_id(1, b'{"id": 5}'), '{"id": 5}', *values, with_id(1, b"["))
+    assert good == [{"id": 5, "name": None}]
+    encrypted = "schema 2: its values are encrypted by the rule hide (ENCRYPT), and are not decrypted here"
+    no_object = "the value is no JSON object"
+    reasons = [no_object, encrypted, encrypted, "the registry has no schema 9", no_object]
+    assert bad == [("MALFORMED", reason) for reason in reasons]
 
 
 BOTH = """\

@@ -18,8 +18,13 @@ fastavro = pytest.importorskip("fastavro")
 descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
 pytest.importorskip("pyspark")
 
-from barnabas.pipelines.formats.decoders import CORRUPT, decode_values  # noqa: E402
-from barnabas.pipelines.formats.schemas import DecodingError, SchemaLookupError, open_decoder  # noqa: E402
+from barnabas.pipelines.formats.decoders import CORRUPT, decode_values, refused_values  # noqa: E402
+from barnabas.pipelines.formats.schemas import (  # noqa: E402
+    DecodingError,
+    SchemaLookupError,
+    open_decoder,
+    open_json_refusals,
+)
 from barnabas.pipelines.specification.spec import SpecError, parse  # noqa: E402
 from support.registry import RegistryForTests, serving, with_id  # noqa: E402
 
@@ -320,3 +325,36 @@ def test_an_encrypted_value_is_a_bad_row(registry: RegistryForTests) -> None:
     registry.schemas, registry.more = {1: json.dumps(ORDER)}, {1: {"ruleSet": {"domainRules": [rule]}}}
     with pytest.raises(DecodingError, match=r"schema 1: its values are encrypted by the rule hide \(ENCRYPT\)"):
         open_decoder("avro", None, registry.address, None)(with_id(1, avro(ORDER, VALUES)))
+
+
+def test_json_is_refused_by_the_rules_of_its_schema(registry: RegistryForTests) -> None:
+    """A text that is encrypted would pass for the field; each id is asked for once, and what
+    a schema refers to is not needed."""
+    rule = {"name": "hide", "kind": "TRANSFORM", "mode": "WRITEREAD", "type": "ENCRYPT"}
+    registry.schemas = dict.fromkeys((1, 2, 3), '{"type": "object"}')
+    registry.more = {
+        1: {"schemaType": "JSON", "references": [{"name": "a.json", "subject": "none", "version": 1}]},
+        2: {"schemaType": "JSON", "ruleSet": {"domainRules": [rule]}},
+        3: {"schemaType": "PROTOBUF"},
+    }
+    starts = [with_id(number, b"") for number in (1, 2, 3, 4, 2)]
+    for _ in range(2):
+        found = refused_values(pa.array([*starts, None, b"", b"\0\0", b'{"id"'], pa.binary()), registry.address)
+        assert found.to_pylist() == [
+            None,
+            "schema 2: its values are encrypted by the rule hide (ENCRYPT), and are not decrypted here",
+            "the value's schema 3 is one of PROTOBUF, not of JSON",
+            "the registry has no schema 4",
+            "schema 2: its values are encrypted by the rule hide (ENCRYPT), and are not decrypted here",
+            *[None] * 4,
+        ]
+    assert registry.asked == [f"/schemas/ids/{number}" for number in (1, 2, 3, 4)]
+
+
+def test_json_is_not_read_while_its_registry_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody knows then whether it is encrypted; what has no id is no value of the registry."""
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    refusals = open_json_refusals("http://127.0.0.1:9")
+    assert refusals([None, b"{}"]) == [None, None]
+    with pytest.raises(SchemaLookupError, match="no schema 1: the registry at http://127.0.0.1:9 does not answer"):
+        refusals([with_id(1, b"{}")])

@@ -40,6 +40,7 @@ __all__ = [
     "decoded_syslog",
     "decoded_text",
     "decoded_web_log",
+    "json_refusal",
     "payload",
     "typed_rows",
     "untyped_struct",
@@ -130,6 +131,35 @@ def payload(how: Format, value: Column) -> Column:
     if how.type == "json" and how.registry:
         return F.when(F.substring(value, 1, 1) == F.lit(b"\0"), F.substring(value, 6, 2**31 - 1))
     return value
+
+
+def json_refusal(how: Format, value: Column) -> Column | None:
+    """Why a value of JSON is not read for its schema in the registry; null if it is read.
+
+    None for a format without a registry. Only the ids go to the worker, not the values."""
+    if how.type != "json" or not how.registry:
+        return None
+    from pyspark.sql.pandas.functions import arrow_udf
+
+    registry = how.registry
+
+    def refuse(starts: pa.Array) -> pa.Array:
+        return refused_values(starts, registry)
+
+    function: Any = arrow_udf
+    return cast(Column, function(refuse, "string")(F.substring(value, 1, 5)))
+
+
+_REFUSALS: dict[str, Any] = {}
+
+
+def refused_values(starts: pa.Array, registry: str) -> pa.Array:
+    """The reasons for values that begin so: see `open_json_refusals`. A worker opens it once."""
+    from barnabas.pipelines.formats.schemas import open_json_refusals
+
+    if registry not in _REFUSALS:
+        _REFUSALS[registry] = open_json_refusals(registry)
+    return pa.array(_REFUSALS[registry](starts.to_pylist()), pa.string())
 
 
 def _spark_parsed(how: Format, text: Column, types: StructType) -> Column:

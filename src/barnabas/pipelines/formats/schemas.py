@@ -1,5 +1,5 @@
 """Schemas of Avro and Protobuf, from files and from a Confluent-compatible registry: as
-columns, and as decoders.
+columns, and as decoders. Of JSON Schema only whether values may be read without the schema.
 
 How a value that belongs to a registry begins: `barnabas.client.registry.wire_format`. A schema is
 asked for once and kept: an id never changes its meaning. So a flow runs on when producers begin to
@@ -35,6 +35,7 @@ __all__ = [
     "load_avro_document",
     "load_protobuf",
     "open_decoder",
+    "open_json_refusals",
     "protobuf_class",
     "protobuf_columns",
 ]
@@ -142,7 +143,8 @@ class _Schemas:
         for pause_s in (*_PAUSES_S, None):
             try:
                 found = self._registry.schema(schema_id, form=form)
-                named = self._references(schema_id, found, form)
+                # JSON is read without its schema, and so without what that refers to.
+                named = {} if found.get("schemaType") == "JSON" else self._references(schema_id, found, form)
             except UnknownSchemaError as error:
                 raise DecodingError(f"the registry has no schema {schema_id}") from error
             except UnsupportedSchemaError as error:
@@ -186,6 +188,32 @@ def open_decoder(kind: str, schema_file: str | None, registry: str | None, messa
         of_registry = _avro_of_registry(schemas, own) if kind == "avro" else _protobuf_of_registry(schemas)
         return ValueDecoder(of_registry, schemas.expect)
     return ValueDecoder(_avro(own) if kind == "avro" else _protobuf(load_protobuf(schema_file or "", message or "")))
+
+
+def open_json_refusals(registry: str) -> Callable[[Sequence[bytes | None]], list[str | None]]:
+    """What says why values of JSON are not read for their schemas, such as encrypted ones; None for
+    one that is read, or that has no id, which is not looked at here.
+
+    It takes the values of a batch, of which the first five bytes are enough. Raises
+    `SchemaLookupError` if there is no answer.
+    """
+    schemas = _Schemas(registry)
+
+    def refusal(start: bytes) -> str | None:
+        try:
+            schemas.texts(split_schema_id(start)[0], "JSON")
+        except DecodingError as error:
+            return str(error)
+        return None
+
+    def refusals(values: Sequence[bytes | None]) -> list[str | None]:
+        starts = [value[:5] if value and value[0] == 0 and len(value) >= 5 else None for value in values]
+        schemas.expect(starts)
+        found = {start: refusal(start) for start in dict.fromkeys(starts) if start is not None}
+        schemas.expect(())
+        return [found.get(start) if start is not None else None for start in starts]
+
+    return refusals
 
 
 def _split(value: bytes) -> tuple[int, bytes]:

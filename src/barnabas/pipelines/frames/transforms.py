@@ -24,7 +24,7 @@ from barnabas.pipelines.formats.declared import (
     OTHER_DELIMITER,
     WITH_QUOTES,
 )
-from barnabas.pipelines.formats.decoders import payload, typed_rows, untyped_struct
+from barnabas.pipelines.formats.decoders import json_refusal, payload, typed_rows, untyped_struct
 from barnabas.pipelines.formats.reasons import begins_with_mark, json_problem, shown, wrong_columns
 from barnabas.pipelines.formats.strict_values import column_types
 from barnabas.pipelines.frames.expectations import is_met
@@ -84,6 +84,7 @@ RECORD_SCHEMA = ", ".join(f"{name} {kind}" for name, kind in _RECORD_TYPES.items
 _BAD = "_barnabas_bad"
 _ERROR = "_barnabas_error"
 _REASON = "_barnabas_reason"
+_REFUSED = "_barnabas_refused"
 _TEXTS = "_barnabas_texts"
 _WRONG = "_barnabas_wrong_columns"
 _HEADERS = "_barnabas_headers"
@@ -135,6 +136,8 @@ def parse_records(records: DataFrame, how: Format, record_columns: Sequence[str]
     if has_time:
         originals.append(F.col(_TIME_TYPE))
     beside = [_of_record(name).alias(f"source_{name}") for name in record_columns]
+    if (refused := json_refusal(how, F.col("value"))) is not None:
+        beside.append(refused.alias(_REFUSED))
     parsed = records.select(how.rules.decode(how, F.col("value")).alias(_ROW), *position, *originals, *beside)
     parsed = typed_rows(how, parsed, _ROW, _RECORD[1])
     if not how.rules.gives_reasons:
@@ -164,6 +167,8 @@ def _marks(how: Format, record_columns: Sequence[str], *, has_time: bool) -> tup
             F.lit(None if is_row else "NO_VALUE"),
         )
     )
+    if how.type == "json" and how.registry:
+        problems.append((F.col(_REFUSED).isNotNull(), F.col(_REFUSED), F.lit("MALFORMED")))
     if how.rules.refuses_mark and how.rules.is_text:
         reason = F.lit(f"the value is no {how.what}, but begins with a byte order mark")
         problems.append((begins_with_mark(F.col(_RECORD[1])), reason, F.lit("MALFORMED")))
