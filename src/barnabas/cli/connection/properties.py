@@ -22,7 +22,6 @@ __all__ = [
     "named_values",
     "properties_file",
     "read_properties_file",
-    "registry_address",
     "unresolved_file",
 ]
 
@@ -77,8 +76,9 @@ def read_properties_file(path: str | Path, warn: Callable[[str], None]) -> dict[
     return read_properties(text)
 
 
-def client_properties_file(path: "str | Context | None") -> dict[str, str]:
-    """The same for `Producer` and `Consumer`.
+def client_properties_file(path: "str | Context | None", *, with_registry: bool = False) -> dict[str, str]:
+    """The same for `Producer` and `Consumer`, and the address of a registry for commands that ask
+    it.
 
     A name that clients do not know has no effect, as for Kafka's tools, with a warning. What
     would protect a connection but for a typing error stays, and is refused; so is every such
@@ -87,18 +87,15 @@ def client_properties_file(path: "str | Context | None") -> dict[str, str]:
     from barnabas.client.properties.names import CLIENT_PROPERTIES, is_client_property, looks_like_security_property
 
     given = properties_file(path)
-    given.pop(REGISTRY_PROPERTY, None)  # of the consoles, which ask for it (`registry_address`)
+    registry = given.pop(REGISTRY_PROPERTY, None)
     for name in [name for name in given if not is_client_property(name) and not looks_like_security_property(name)]:
         del given[name]
         hint = did_you_mean(name, CLIENT_PROPERTIES)
         where = f" in {path}" if isinstance(path, str) else ""
         print_warning(f"{name}{where} is not a property of clients, and has no effect{hint}")
+    if registry is not None and with_registry:
+        given[REGISTRY_PROPERTY] = registry
     return given
-
-
-def registry_address(path: "str | Context | None") -> str | None:
-    """The schema registry that the same file or context names."""
-    return properties_file(path).get(REGISTRY_PROPERTY)
 
 
 def key_values(texts: Sequence[str], option: str) -> dict[str, str]:

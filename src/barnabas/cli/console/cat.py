@@ -15,7 +15,6 @@ from barnabas.cli.connection.properties import (
     client_properties_file,
     key_values,
     named_values,
-    registry_address,
 )
 from barnabas.cli.connection.reachability import bounds_of, existing_partitions, require_broker, topics_of
 from barnabas.cli.console.registry_values import REGISTRY_HELP, record_reader
@@ -38,14 +37,14 @@ def main(argv: list[str]) -> int:
     """Produce (-P), consume (-C) or list (-L)."""
     parser = _parser()
     given = parser.parse_args(argv)
-    properties = {**client_properties_file(given.command_config), **key_values(given.X, "-X")}
+    properties = {**client_properties_file(given.command_config, with_registry=True), **key_values(given.X, "-X")}
     servers = (
         given.bootstrap_server or properties.pop("metadata.broker.list", None) or properties.get("bootstrap.servers")
     )
     if not servers:
         parser.missing("bootstrap-server")
     properties["bootstrap.servers"] = servers
-    registry = properties.pop(REGISTRY_PROPERTY, None) or registry_address(given.command_config)
+    registry = properties.pop(REGISTRY_PROPERTY, None)
     deadline = Deadline(given.connect_timeout)
     produces = given.P or (not given.C and not given.G and not sys.stdin.isatty())
     # A reader of partitions looks at the topic itself.

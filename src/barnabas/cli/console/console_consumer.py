@@ -20,7 +20,6 @@ from barnabas.cli.connection.properties import (
     client_properties_file,
     key_values,
     properties_file,
-    registry_address,
 )
 from barnabas.cli.connection.reachability import require_broker
 from barnabas.cli.console.formatters import Formatter, formatter
@@ -52,7 +51,7 @@ def main(argv: list[str]) -> int:
     given = parser.parse_args(argv)
     _check(parser, given)
     properties = _properties(parser, given)
-    write = _formatter(given, properties.pop(REGISTRY_PROPERTY, None) or registry_address(given.consumer_config))
+    write = _formatter(given, properties.pop(REGISTRY_PROPERTY, None))
     start = None if given.partition is None else _start(parser, given)
     require_broker(given.bootstrap_server, properties, given.connect_timeout, [given.topic])
     consumer = Consumer(properties, deserializer=BYTES, key_deserializer=BYTES)
@@ -187,7 +186,7 @@ def _start(parser: ToolParser, given: argparse.Namespace) -> int:
 
 
 def _properties(parser: ToolParser, given: argparse.Namespace) -> dict[str, Any]:
-    from_file = client_properties_file(given.consumer_config)
+    from_file = client_properties_file(given.consumer_config, with_registry=True)
     extra = key_values(given.consumer_property, "--consumer-property")
     groups = {source["group.id"] for source in (from_file, extra) if "group.id" in source}
     groups |= {given.group} if given.group else set()

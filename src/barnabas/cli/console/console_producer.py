@@ -12,7 +12,6 @@ from barnabas.cli.connection.properties import (
     client_properties_file,
     key_values,
     properties_file,
-    registry_address,
 )
 from barnabas.cli.connection.reachability import require_broker
 from barnabas.cli.console.line_reader import Line, LineReader
@@ -40,7 +39,7 @@ def main(argv: list[str]) -> int:
     properties = _properties(given)
     require_broker(properties["bootstrap.servers"], properties, given.connect_timeout, [given.topic])
     lines = _lines(interactive=sys.stdin.isatty() and sys.stdout.isatty())
-    records = _reader(given, properties.pop(REGISTRY_PROPERTY, None) or registry_address(given.producer_config))(lines)
+    records = _reader(given, properties.pop(REGISTRY_PROPERTY, None))(lines)
     failures = _Failures()
     with Producer(
         properties,
@@ -132,7 +131,7 @@ def _written(
 
 def _properties(given: argparse.Namespace) -> dict[str, Any]:
     properties: dict[str, Any] = {
-        **client_properties_file(given.producer_config),
+        **client_properties_file(given.producer_config, with_registry=True),
         **key_values(given.producer_property, "--producer-property"),
     }
     properties.pop("key.serializer", None)

@@ -20,7 +20,7 @@ from barnabas.client.codecs import RecordCodec, RecordPlace
 from barnabas.client.errors import ClientError, DeserializationError
 from barnabas.client.records import Headers, Record
 from barnabas.client.registry.registry import SchemaRegistry
-from barnabas.client.registry.wire_format import GUID_MAGIC
+from barnabas.client.registry.wire_format import header_of_id, may_have_id
 
 __all__ = ["REGISTRY_HELP", "WRITER_PROPERTIES", "record_reader", "value_writer"]
 
@@ -29,9 +29,6 @@ REGISTRY_HELP = (
     "(default: schema.registry.url of the context or of the properties)"
 )
 WRITER_PROPERTIES = (REGISTRY_PROPERTY, "value.schema", "value.schema.file", "value.schema.type")
-_HEADERS = ("__value_schema_id", "__key_schema_id")
-_LEAST_BYTES = 5
-_GUID_BYTES = 17
 
 
 def record_reader(url: str | None) -> Callable[[Record[bytes, bytes]], Record[bytes, bytes]]:
@@ -61,11 +58,8 @@ def record_reader(url: str | None) -> Callable[[Record[bytes, bytes]], Record[by
 
 
 def _has_id(data: bytes, headers: Headers, *, is_key: bool) -> bool:
-    if any(name == _HEADERS[is_key] and value for name, value in headers):
-        return True
-    if data[:1] == GUID_MAGIC:
-        return len(data) >= _GUID_BYTES
-    return data[:1] == b"\0" and len(data) >= _LEAST_BYTES
+    wanted = header_of_id(is_key=is_key)
+    return any(name == wanted and value for name, value in headers) or may_have_id(data)
 
 
 def _as_json(value: Any) -> str:

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.connection.properties import client_properties_file, registry_address
+from barnabas.cli.connection.properties import REGISTRY_PROPERTY, client_properties_file
 from barnabas.cli.connection.reachability import LIBRDKAFKA_S, bounds_of, existing_partitions, require_broker
 from barnabas.cli.console.registry_values import REGISTRY_HELP, record_reader
 from barnabas.cli.options.times import parse_time_ms
@@ -34,10 +34,11 @@ def main(argv: list[str]) -> int:
     given = parser.parse_args(argv)
     parser.require(given, "bootstrap-server")
     properties = {
-        **client_properties_file(given.command_config),
+        **client_properties_file(given.command_config, with_registry=True),
         "bootstrap.servers": given.bootstrap_server,
     }
-    read = record_reader(given.schema_registry or registry_address(given.command_config))
+    registry = properties.pop(REGISTRY_PROPERTY, None)
+    read = record_reader(given.schema_registry or registry)
     deadline = Deadline(given.connect_timeout)
     require_broker(properties["bootstrap.servers"], properties, deadline.left_s())
     pattern = None

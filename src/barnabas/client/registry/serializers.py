@@ -38,7 +38,13 @@ from barnabas.client.registry.protobuf_files import message_class, message_name
 from barnabas.client.registry.references import SchemaReference, UnsupportedSchemaError
 from barnabas.client.registry.requests import RegistryRequests, UnknownSchemaError
 from barnabas.client.registry.rules import rules_problem
-from barnabas.client.registry.wire_format import GUID_MAGIC, split_guid, split_message_indexes, split_schema_id
+from barnabas.client.registry.wire_format import (
+    GUID_MAGIC,
+    header_of_id,
+    split_guid,
+    split_message_indexes,
+    split_schema_id,
+)
 
 __all__ = ["Serializers"]
 
@@ -52,7 +58,6 @@ _OF_FORMATS = {
     "PROTOBUF": ("skip.known.types",),
 }
 _STRATEGY = "subject.name.strategy.type"
-_HEADERS = {MessageField.KEY: "__key_schema_id", MessageField.VALUE: "__value_schema_id"}
 _LEAST_BYTES = 6
 """What confluent-kafka takes for the shortest value of Avro; shorter ones are padded, and the
 padding is taken off before it is read."""
@@ -448,7 +453,8 @@ class _Reader:
 
 def _id_header(headers: Sequence[tuple[str, bytes | None]], field: Any) -> bytes | None:
     """The bytes of a schema's id in a record's headers."""
-    return next((value for name, value in headers if name == _HEADERS[field] and value is not None), None)
+    wanted = header_of_id(is_key=field == MessageField.KEY)
+    return next((value for name, value in headers if name == wanted and value is not None), None)
 
 
 def _read_id(data: bytes, schema_id: Any) -> bytes:

@@ -16,7 +16,15 @@ import struct
 
 from barnabas.client.errors import ClientError
 
-__all__ = ["GUID_MAGIC", "encode_schema_id", "split_guid", "split_message_indexes", "split_schema_id"]
+__all__ = [
+    "GUID_MAGIC",
+    "encode_schema_id",
+    "header_of_id",
+    "may_have_id",
+    "split_guid",
+    "split_message_indexes",
+    "split_schema_id",
+]
 
 _HEADER = struct.Struct(">bI")
 _MAGIC = 0
@@ -25,6 +33,18 @@ _GUID_BYTES = 16
 _MOST_INDEXES = 1000
 _LONGEST_VARINT_BITS = 28
 _FIRST_MESSAGE = (0,)
+
+
+def header_of_id(*, is_key: bool) -> str:
+    """The header in which a record may have the id of its key's schema, or its value's."""
+    return "__key_schema_id" if is_key else "__value_schema_id"
+
+
+def may_have_id(data: bytes) -> bool:
+    """Whether a value may begin with an id: other values can begin with the same bytes."""
+    if data.startswith(GUID_MAGIC):
+        return len(data) >= len(GUID_MAGIC) + _GUID_BYTES
+    return len(data) >= _HEADER.size and data[0] == _MAGIC
 
 
 def encode_schema_id(schema_id: int) -> bytes:
