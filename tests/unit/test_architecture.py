@@ -57,6 +57,7 @@ EDGE_PATHS = (
     "client/properties/names.py",
     "client/properties/stores.py",
     "client/registry/json_serializers.py",
+    "client/registry/json_validators.py",
     "client/registry/protobuf_files.py",
     "client/registry/registry.py",
     "client/registry/requests.py",

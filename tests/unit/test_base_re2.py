@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.base.re2 import Re2Error, Re2Pattern
+from barnabas.base.re2 import Re2Error, Re2Pattern, json_schema_pattern
 from barnabas.base.re2_syntax import CharClass, parse_re2
 
 KEPT = json.loads((Path(__file__).parents[1] / "support" / "kept" / "transactional_id_patterns.json").read_text())
@@ -142,3 +142,27 @@ def test_a_pattern_that_is_wrong_or_too_large_is_refused(pattern: str, why: str)
     """The error says why."""
     with pytest.raises(Re2Error, match=re.escape(why)):
         Re2Pattern(pattern)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "fits"),
+    [
+        ("b", "a\nbc", True),
+        ("^b", "a\nbc", False),
+        ("a.c", "a\nc", False),
+        ("a|b$", "xax", True),
+        (r"^[\u4e00-\u9fa5]+$", "\u4e2d\u6587", True),
+        (r"^\\u00e9$", r"\u00e9", True),
+        ("", "", True),
+    ],
+)
+def test_a_pattern_of_json_schema_fits_a_part_of_a_text(pattern: str, text: str, fits: bool) -> None:
+    """Codes of characters are ECMAScript's; a dot is no end of a line."""
+    assert matches(json_schema_pattern(pattern), text)[0] is fits
+
+
+@pytest.mark.parametrize("pattern", ["a)(b", "a)|(?:", "(?!a)", r"(a)\1"])
+def test_a_pattern_of_json_schema_is_whole_and_one_of_re2(pattern: str) -> None:
+    """Brackets must match within the pattern."""
+    with pytest.raises(Re2Error, match="."):
+        json_schema_pattern(pattern)

@@ -9,13 +9,14 @@ most characters. When there are too many nodes, all are dropped.
 In Kafka: RE2/J, with its ``matches``, which wants the whole text.
 """
 
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 
 from barnabas.base.re2_syntax import Assertion, CharClass, Joined, Node, Re2Error, Repeated, parse_re2
 from barnabas.base.tasks import Task
 
-__all__ = ["Re2Error", "Re2Pattern"]
+__all__ = ["Re2Error", "Re2Pattern", "json_schema_pattern"]
 
 _MOST_INSTRUCTIONS = 1_000
 _MOST_COMPILED = 4_000
@@ -39,6 +40,9 @@ class _Edge(NamedTuple):
 
 _Instruction = _Jump | _Edge
 _MATCH = _Jump(())
+_ANYTHING = Repeated(CharClass(((0, 0x10FFFF),)), 0, None)
+_ECMA_CODE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+"""An escape, as ECMAScript has it: ``\\u00e9``, which RE2 writes ``\\x{00e9}``."""
 
 
 class _Reached:
@@ -55,16 +59,32 @@ class _Reached:
 
 
 class Re2Pattern:
-    """A compiled pattern. Raises `Re2Error` if the pattern is invalid or too large."""
+    """A compiled pattern. Raises `Re2Error` if the pattern is invalid or too large.
 
-    def __init__(self, pattern: str) -> None:
+    With ``anywhere`` a text matches if a part of it does."""
+
+    def __init__(self, pattern: str, *, anywhere: bool = False) -> None:
         self._program: list[_Instruction] = []
         self._compiled = 0
-        self._compile(parse_re2(pattern))
+        tree = parse_re2(pattern)
+        self._compile(Joined((_ANYTHING, tree, _ANYTHING)) if anywhere else tree)
         self._program.append(_MATCH)
         self._nodes: dict[tuple[tuple[int, ...], str], _Reached] = {}
         self._kept = 0
         """The number of instructions and successors in all nodes."""
+        self.looks = 0
+        """The looks at instructions since the pattern was compiled: what its matching has cost."""
+
+    @property
+    def size(self) -> int:
+        """The number of instructions."""
+        return len(self._program)
+
+    def keep_at_most(self, kept: int) -> None:
+        """Drop all nodes if they have more than ``kept`` instructions and successors."""
+        if self._kept > kept:
+            self._nodes.clear()
+            self._kept = 0
 
     def matches(self, text: str) -> Task[bool]:
         """Whether the whole text matches."""
@@ -125,6 +145,7 @@ class Re2Pattern:
                 if each not in seen:
                     seen.add(each)
                     waiting.append(each)
+        self.looks += len(seen)
         return sorted(seen)
 
     # The program
@@ -178,6 +199,16 @@ class Re2Pattern:
     def _reserve(self) -> int:
         self._program.append(_MATCH)
         return len(self._program) - 1
+
+
+def json_schema_pattern(pattern: str) -> Re2Pattern:
+    """A pattern of JSON Schema, which a text fits if a part of it matches. Raises `Re2Error`.
+
+    JSON Schema has the syntax of ECMAScript; what RE2 does not share, such as lookarounds and
+    backreferences, is an error."""
+    return Re2Pattern(
+        _ECMA_CODE.sub(lambda found: f"\\x{{{found[1]}}}" if found[1] else found[0], pattern), anywhere=True
+    )
 
 
 def _kind(char: str) -> str:

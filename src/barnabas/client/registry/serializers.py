@@ -490,11 +490,12 @@ def _checked_avro(subject: str | None, schema: str) -> None:
 
 def _checked_json(subject: str | None, schema: str) -> None:
     from jsonschema import SchemaError
-    from jsonschema.validators import validator_for
+    from referencing import Registry
+
+    from barnabas.client.registry.json_validators import JsonValidator
 
     try:
-        document = parse_json(schema)
-        validator_for(document).check_schema(document)
+        JsonValidator(parse_json(schema), Registry())
     except (ValueError, RecursionError, SchemaError) as error:
         reason = getattr(error, "message", "") or str(error)
         raise ConfigurationError(f"the schema of {subject} is no JSON schema: {reason:.300}") from error

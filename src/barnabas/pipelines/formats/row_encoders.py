@@ -434,19 +434,23 @@ def _is_map(field: Any) -> bool:
 
 def json_checker(schema: Any) -> EncodeRow:
     """What checks JSON documents against a given schema, and gives them back as they are."""
-    from jsonschema.validators import validator_for
+    from jsonschema import ValidationError
     from referencing import Registry
 
+    from barnabas.client.registry.json_validators import JsonValidator
+
     # A $ref is within the schema: no other server is asked.
-    validator = validator_for(schema)(schema, registry=Registry())
+    validator = JsonValidator(schema, Registry())
 
     def check(row: dict[str, Any]) -> bytes:
         import json
 
         text = row["document"]
-        error = next(validator.iter_errors(json.loads(text)), None)
-        if error is not None:
-            raise UnwritableRowError(f"a row does not fit its JSON schema: {error.json_path}: {error.message:.300}")
+        try:
+            validator.validate(json.loads(text))
+        except ValidationError as error:
+            why = f"{error.json_path}: {error.message:.300}"
+            raise UnwritableRowError(f"a row does not fit its JSON schema: {why}") from error
         return bytes(text.encode())
 
     return check

@@ -40,6 +40,7 @@ from google.protobuf.message import Message
 
 from barnabas.base.json_text import parse_json
 from barnabas.client.registry.avro_bounds import avro_bounds
+from barnabas.client.registry.json_validators import JsonValidator
 from barnabas.client.registry.wire_format import split_message_indexes
 from barnabas.rest.core.embedded import EmbeddedFormat
 from barnabas.rest.core.json_stream import json_bytes
@@ -274,11 +275,9 @@ def _expect(data: Any, is_right: bool, what: str) -> Any:
 
 def _json_schema(schema: SchemaText) -> ValueCodec:
     document = parse_json(schema.text)
-    kind = jsonschema.validators.validator_for(document, default=jsonschema.Draft7Validator)
-    kind.check_schema(document)
     # Nothing is fetched: a reference that is not in the registry is an error of the value.
     known = referencing.Registry().with_resources(_json_resources(schema))
-    validator = kind(document, registry=known)
+    validator = JsonValidator(document, known, jsonschema.Draft7Validator)
 
     def encode(data: Any) -> bytes:
         validator.validate(data)

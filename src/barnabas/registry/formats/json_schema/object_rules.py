@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any, Final
 
-from barnabas.base.re2 import Re2Error, Re2Pattern
+from barnabas.base.re2 import Re2Error, Re2Pattern, json_schema_pattern
 from barnabas.base.tasks import done_here
 from barnabas.registry.formats.json_schema.differences import JsonDifference, at
 from barnabas.registry.formats.json_schema.shapes import Shape, Shapes
@@ -139,7 +139,7 @@ class _Patterns:
 
 def _compiled(pattern: str) -> Re2Pattern:
     try:
-        return Re2Pattern(f"(?s).*(?:{pattern}).*")
+        return json_schema_pattern(pattern)
     except Re2Error as error:
         raise InvalidSchemaError(f"the pattern {pattern[:100]!r} of properties is not one of RE2: {error}") from error
 
