@@ -1,7 +1,9 @@
 """What the REST proxy decides: streams of JSON, formats, requests, instances by time, errors."""
 
 import base64
+import io
 import json
+import struct
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 pytest.importorskip("fastavro")
 pytest.importorskip("jsonschema")
 
+import fastavro
 from google.protobuf import descriptor_pb2
 
 from barnabas.base.errors import ConfigError
@@ -200,6 +203,76 @@ def test_values_of_avro_are_written_as_they_are_named_or_not_at_all(schema: Any,
     assert encoded in (None, made)
     if encoded is None:
         assert codec.decode(made) == data
+
+
+ITSELF = {"type": "record", "name": "B", "fields": [{"name": "m", "type": {"type": "array", "items": "B"}}]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "encoded", "data"),
+    [
+        (["int", "long"], b"\x02\x0a", {"long": 5}),
+        (["int", "long"], b"\0\x0a", {"int": 5}),
+        (["double", "int"], b"\x02\x0a", {"int": 5}),
+        (["int", "double"], b"\x02" + struct.pack("<d", 5), {"double": 5.0}),
+        (["bytes", "string"], b"\x02\x02x", {"string": "x"}),
+        (["null", {"type": "array", "items": ["int", "long"]}], b"\x02\x02\x02\x01\0", {"array": [{"long": -1}]}),
+        ([{"type": "fixed", "name": "a.F", "size": 1}, "bytes"], b"\0\xff", {"a.F": "\u00ff"}),
+        ({"type": "map", "values": "boolean"}, b"\x01\x06\x02a\x01\0", {"a": True}),
+        ({"type": "array", "items": "string"}, b"\x02\x02a\x02\x02b\0", ["a", "b"]),
+        ("long", b"\xff" * 9 + b"\x01", -1 << 63),
+        (ITSELF, b"\0", {"m": []}),
+        (ITSELF, b"\x04\0\x02\0\0\0", {"m": [{"m": []}, {"m": [{"m": []}]}]}),
+    ],
+)
+def test_bytes_of_avro_name_the_branch_that_they_are_of(schema: Any, encoded: bytes, data: Any) -> None:
+    """Whatever other branch could hold the value; a record may have an array of itself."""
+    assert value_codec(SchemaText(EmbeddedFormat.AVRO, json.dumps(schema))).decode(encoded) == data
+
+
+@pytest.mark.parametrize(
+    ("schema", "encoded", "why"),
+    [
+        (["int", "long"], b"\x04\x0a", "no branch 2"),
+        (["int", "long"], b"\x01\x0a", "no branch -1"),
+        ({"type": "enum", "name": "E", "symbols": ["A"]}, b"\x02", "no symbol 1"),
+        ("int", b"\x80\x80\x80\x80\x10", "too large"),
+        ("long", b"\xff" * 9 + b"\x02", "too large"),
+        ("long", b"\xff" * 10 + b"\x01", "more bytes"),
+        ("bytes", b"\x01", "end within"),
+        ("string", b"\x04a", "end within"),
+        ("string", b"\x02\xff", "utf-8"),
+        ("null", b"\0", "behind the value"),
+    ],
+)
+def test_bytes_that_no_value_of_an_avro_schema_has_are_refused(schema: Any, encoded: bytes, why: str) -> None:
+    """The error says what is wrong with them."""
+    with pytest.raises(ValueError, match=why):
+        value_codec(SchemaText(EmbeddedFormat.AVRO, json.dumps(schema))).decode(encoded)
+
+
+OF_TYPES = {
+    "boolean": st.booleans(),
+    "int": st.integers(-(1 << 31), (1 << 31) - 1),
+    "long": st.integers(-(1 << 63), (1 << 63) - 1),
+    "float": st.floats(width=32, allow_nan=False),
+    "double": st.floats(allow_nan=False),
+    "string": st.text(),
+}
+
+
+@given(
+    st.sampled_from(sorted(OF_TYPES)).flatmap(
+        lambda kind: st.tuples(st.just(kind), st.dictionaries(st.text(), st.lists(OF_TYPES[kind])))
+    )
+)
+def test_bytes_of_avro_have_the_value_that_fastavro_wrote(drawn: tuple[str, Any]) -> None:
+    """Each primitive type, in arrays of maps."""
+    kind, value = drawn
+    schema = {"type": "map", "values": {"type": "array", "items": kind}}
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
+    assert value_codec(SchemaText(EmbeddedFormat.AVRO, json.dumps(schema))).decode(out.getvalue()) == value
 
 
 def test_values_with_references_are_bounded() -> None:

@@ -10,8 +10,6 @@ Kafka has no counterpart; Confluent's are AvroConverter, JsonSchemaConverter and
 
 import base64
 import io
-import json
-import struct
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -42,6 +40,7 @@ from barnabas.base.json_text import parse_json
 from barnabas.client.registry.avro_bounds import avro_bounds
 from barnabas.client.registry.json_validators import JsonValidator
 from barnabas.client.registry.wire_format import split_message_indexes
+from barnabas.rest.core.avro_json import avro_to_json, json_to_avro
 from barnabas.rest.core.embedded import EmbeddedFormat
 from barnabas.rest.core.json_stream import json_bytes
 
@@ -58,16 +57,6 @@ _GOOGLES = {
     )
 }
 """The files that come with protobuf, which no registry needs to have."""
-_PRIMITIVES: dict[str, tuple[type, ...]] = {
-    "boolean": (bool,),
-    "int": (int,),
-    "long": (int,),
-    "float": (int, float),
-    "double": (int, float),
-    "string": (str,),
-}
-_WHOLE_NUMBERS = {"int": 1 << 31, "long": 1 << 63}
-"""The first number that is too large; fastavro writes larger ones than a reader takes."""
 
 
 class SchemaText(NamedTuple):
@@ -154,19 +143,13 @@ def _avro(schema: SchemaText) -> ValueCodec:
 
     def encode(data: Any) -> bytes:
         out = io.BytesIO()
-        fastavro.schemaless_writer(out, parsed, {_VALUE: _from_avro_json(own, data, named)}, strict=True)
+        fastavro.schemaless_writer(out, parsed, {_VALUE: json_to_avro(own, data, named)}, strict=True)
         return out.getvalue()
 
     def decode(data: bytes) -> Any:
         if bounds:
             bounds(data)  # blocks that say to be larger than their bytes
-        source = io.BytesIO(data)
-        value = fastavro.schemaless_reader(source, parsed, None, return_named_type=True)
-        if source.read(1):
-            raise ValueError("there are bytes behind the value")
-        text = io.StringIO()
-        fastavro.json_writer(text, parsed, [value])
-        return json.loads(text.getvalue())[_VALUE]
+        return avro_to_json(own, data, named)
 
     return ValueCodec(encode, decode)
 
@@ -201,73 +184,6 @@ def _without_logical_types(schema: Any) -> Any:
     if kind in ("enum", "fixed"):
         return {name: value for name, value in schema.items() if name != "logicalType"}
     return _without_logical_types(kind)
-
-
-def _from_avro_json(schema: Any, data: Any, named: Mapping[str, Any]) -> Any:
-    """The value that fastavro writes; a value of a named branch of a union has its name."""
-    if isinstance(schema, list):
-        return _from_union(schema, data, named)
-    kind = schema["type"] if isinstance(schema, dict) else schema
-    if isinstance(kind, dict | list):
-        return _from_avro_json(kind, data, named)
-    if kind == "null":
-        return _expect(data, data is None, kind)
-    if kind in _PRIMITIVES:
-        is_right = isinstance(data, _PRIMITIVES[kind]) and (kind == "boolean" or not isinstance(data, bool))
-        if is_right and kind in _WHOLE_NUMBERS:
-            is_right = -_WHOLE_NUMBERS[kind] <= data < _WHOLE_NUMBERS[kind]
-        elif is_right and kind == "float":
-            struct.pack("<f", data)  # a number that is too large is an error of it
-        return _expect(data, is_right, kind)
-    if kind in ("bytes", "fixed"):
-        return _expect(data, isinstance(data, str), kind).encode("latin-1")
-    if kind == "enum":
-        return _expect(data, data in schema["symbols"], "enum")
-    if kind == "array":
-        return [
-            _from_avro_json(schema["items"], each, named) for each in _expect(data, isinstance(data, list), "array")
-        ]
-    if kind == "map":
-        given = _expect(data, isinstance(data, dict), "map")
-        return {name: _from_avro_json(schema["values"], each, named) for name, each in given.items()}
-    if kind in ("record", "error"):
-        return _from_record(schema, data, named)
-    return _from_avro_json(named[kind], data, named)
-
-
-def _from_record(schema: Mapping[str, Any], data: Any, named: Mapping[str, Any]) -> dict[str, Any]:
-    given = _expect(data, isinstance(data, dict), f"record {schema['name']}")
-    fields = {field["name"]: field for field in schema["fields"]}
-    if unknown := given.keys() - fields.keys():
-        raise ValueError(f"{schema['name']} has no field {min(unknown)}")
-    if missing := [name for name in fields if name not in given]:
-        raise ValueError(f"{schema['name']}: the field {missing[0]} is missing")
-    return {name: _from_avro_json(field["type"], given[name], named) for name, field in fields.items()}
-
-
-def _from_union(branches: list[Any], data: Any, named: Mapping[str, Any]) -> Any:
-    names = [_branch_name(branch) for branch in branches]
-    if data is None:
-        return _expect(None, "null" in names, f"union of {', '.join(names)}")
-    if not isinstance(data, dict) or len(data) != 1 or next(iter(data)) not in names:
-        raise ValueError(f'a value of a union is null or an object such as {{"{names[-1]}": ...}}')
-    ((name, value),) = data.items()
-    branch = branches[names.index(name)]
-    made = _from_avro_json(branch, value, named)
-    # Without its name fastavro would take the first branch that can hold the value.
-    return (name, made) if isinstance(branch, str) or "name" in branch else made
-
-
-def _branch_name(branch: Any) -> str:
-    if isinstance(branch, dict):
-        return str(branch.get("name", branch["type"]))
-    return str(branch)
-
-
-def _expect(data: Any, is_right: bool, what: str) -> Any:
-    if not is_right:
-        raise ValueError(f"a value of type {what} is expected, not {json.dumps(data)[:100]}")
-    return data
 
 
 # JSON Schema
