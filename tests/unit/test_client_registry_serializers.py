@@ -267,6 +267,21 @@ def test_what_is_not_known_is_refused_when_the_registry_is_named() -> None:
         SchemaRegistry(address).json_schema("drinks-value", {"type": 7})
 
 
+def test_patterns_of_json_schema_are_those_of_re2(registry: RegistryForTests) -> None:
+    """Neither a writer nor a reader waits for one that Python's re would try for ever, and one that
+    RE2 does not have is refused."""
+    schemas = SchemaRegistry(registry.address)
+    codec = schemas.json_schema("names-value", {"type": "object", "properties": {"a": {"pattern": "^(a+)+$"}}})
+    assert codec.decode(codec.encode({"a": "aa"})) == {"a": "aa"}
+    text = "a" * 500 + "!"
+    with pytest.raises(SerializationError, match="does not match"):
+        codec.encode({"a": text})
+    with pytest.raises(ClientError, match="does not match"):
+        codec.decode(with_id(1, json.dumps({"a": text}).encode()))
+    with pytest.raises(ConfigurationError, match="is no JSON schema: the pattern .* is not one of RE2"):
+        schemas.json_schema("other-value", {"type": "object", "properties": {"a": {"pattern": "(?!a)"}}})
+
+
 def test_a_token_is_sent_and_the_second_address_asked_while_the_first_is_silent(registry: RegistryForTests) -> None:
     """A list of addresses is one registry."""
     schemas = SchemaRegistry(f"http://127.0.0.1:1, {registry.address}", token="t0ken")

@@ -320,6 +320,18 @@ def test_a_schema_of_json_refuses_what_it_does_not_allow() -> None:
         value_codec(far).encode({})
 
 
+def test_a_pattern_of_a_json_schema_is_one_of_re2() -> None:
+    """One that Python's re would try for ever is answered at once; a lookaround is refused."""
+    schema = {"type": "object", "patternProperties": {"^(a+)+$": {"pattern": "^(b+)+$"}}, "additionalProperties": False}
+    codec = value_codec(SchemaText(EmbeddedFormat.JSONSCHEMA, json.dumps(schema)))
+    assert codec.encode({"aa": "bb"}) == b'{"aa":"bb"}'
+    for wrong in ({"aa": "b" * 500 + "!"}, {"a" * 500 + "!": "b"}):
+        with pytest.raises(ValueError, match="not match|not allowed"):
+            codec.encode(wrong)
+    with pytest.raises(ValueError, match="the schema cannot be used: the pattern .* is not one of RE2"):
+        value_codec(SchemaText(EmbeddedFormat.JSONSCHEMA, '{"pattern": "(?=a)"}'))
+
+
 def proto(name: str, package: str = "", imports: tuple[str, ...] = (), kind: str = "") -> str:
     """A serialized file with a message M of one field, in base64."""
     file = descriptor_pb2.FileDescriptorProto(name=name, package=package, dependency=imports, syntax="proto3")

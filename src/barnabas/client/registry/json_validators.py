@@ -167,7 +167,7 @@ def _fits(pattern: str, text: str) -> bool:
 
 def _pattern(validator: Any, pattern: str, instance: Any, _schema: Any) -> _Errors:
     if validator.is_type(instance, "string") and not _fits(pattern, instance):
-        yield ValidationError(f"{instance!r} does not match {pattern!r}")
+        yield ValidationError(f"{instance!r:.100} does not match {pattern!r:.100}")
 
 
 def _pattern_properties(validator: Any, patterns: Mapping[str, Any], instance: Any, _schema: Any) -> _Errors:
@@ -256,4 +256,4 @@ def _is_named(schema: Mapping[str, Any], name: str) -> bool:
 
 
 def _names(names: list[str]) -> str:
-    return ", ".join(map(repr, sorted(names)))
+    return f"{', '.join(map(repr, sorted(names))):.300}"
