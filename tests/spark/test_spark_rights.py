@@ -2,7 +2,6 @@
 with exactly these."""
 
 import json
-import os
 from collections.abc import Callable, Mapping
 from itertools import count
 from pathlib import Path
@@ -41,7 +40,6 @@ TO_TABLE = 'type = "sqlite"\npath = "out.db"\ntable = "t"'
 TOPICS = ("sold", "letters", "paid")
 
 
-@pytest.mark.skipif("BARNABAS_RIGHTS" not in os.environ, reason="a trial: BARNABAS_RIGHTS=all")
 def test_the_table_of_flows_is_what_they_need(spark: Any, tmp_path: Path) -> None:
     """Its source, its dead letters and a topic as its sink, on the driver and the workers; and a
     replay."""
