@@ -1,20 +1,24 @@
 """What the commands that start servers say when they cannot."""
 
+import asyncio
 import contextlib
 import errno
 import logging
+import os
 import signal
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from barnabas.base.errors import BarnabasError
 from barnabas.cli.local.files import ServerFile
 from barnabas.cli.local.supervisor import Supervisor, _blocked_signals
 from barnabas.cli.main import main
+from barnabas.cli.servers.signals import start_unless_stopped, stop_event
 
 
 def server_properties(tmp_path: Path, text: str) -> str:
@@ -112,3 +116,40 @@ def test_the_properties_file_that_up_writes_is_for_its_owner_alone(tmp_path: Pat
     assert ServerFile(path, {"ssl.keystore.password": "geheim"}).write() == path
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert "ssl.keystore.password=geheim\n" in path.read_text()
+
+
+def test_a_signal_ends_a_start() -> None:
+    """A server whose cluster is away still waits for it: the start is cancelled."""
+
+    async def run() -> tuple[bool, bool]:
+        is_cancelled = False
+
+        async def start() -> None:
+            nonlocal is_cancelled
+            os.kill(os.getpid(), signal.SIGTERM)
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                is_cancelled = True
+                raise
+
+        return await start_unless_stopped(start(), stop_event()), is_cancelled
+
+    assert asyncio.run(run()) == (False, True)
+
+
+def test_a_start_that_fails_says_why() -> None:
+    """Its error is raised, and a start that ends well is known to have ended."""
+
+    async def run(start: Coroutine[None, None, None]) -> bool:
+        return await start_unless_stopped(start, asyncio.Event())
+
+    async def fail() -> None:
+        raise BarnabasError("the port is taken")
+
+    async def succeed() -> None:
+        pass
+
+    assert asyncio.run(run(succeed()))
+    with pytest.raises(BarnabasError, match="the port is taken"):
+        asyncio.run(run(fail()))

@@ -5,7 +5,6 @@ The file is Confluent's schema-registry.properties. In Confluent's registry: sch
 
 import asyncio
 import gc
-import signal
 from collections.abc import Mapping
 
 from barnabas.base.errors import BarnabasError
@@ -15,6 +14,7 @@ from barnabas.cli.options.tool_parser import ToolParser
 from barnabas.cli.output.repeated_lines import AT_BROKERS, RepeatedLines
 from barnabas.cli.output.standard_streams import outlive_output
 from barnabas.cli.servers.server_options import add_server_options, log_at, new_server_loop, server_properties_file
+from barnabas.cli.servers.signals import start_unless_stopped, stop_event
 from barnabas.cli.servers.web_server_options import add_web_server_options, web_server_properties
 from barnabas.net.descriptors import raise_descriptor_limit
 
@@ -51,25 +51,15 @@ def _parser() -> ToolParser:
 async def _serve(texts: Mapping[str, str]) -> int:
     from barnabas.registry.server import RegistryServer
 
-    loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    stop = stop_event()
     server = RegistryServer(texts, server_properties_file)
-    starting = loop.create_task(server.start())
-    stopping = loop.create_task(stop.wait())
-    await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    if not starting.done():
-        starting.cancel()
-        await asyncio.wait({starting})
+    if not await start_unless_stopped(server.start(), stop):
         return 0
-    try:
-        starting.result()
-        gc.freeze()  # what a start loads lives long
-        failing = loop.create_task(server.wait_failed())
-        await asyncio.wait({stopping, failing}, return_when=asyncio.FIRST_COMPLETED)
-        failing.cancel()
-        await server.close()
-        return 1 if server.has_failed else 0
-    finally:
-        stopping.cancel()
+    gc.freeze()  # what a start loads lives long
+    loop = asyncio.get_running_loop()
+    stopping, failing = loop.create_task(stop.wait()), loop.create_task(server.wait_failed())
+    await asyncio.wait({stopping, failing}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    failing.cancel()
+    await server.close()
+    return 1 if server.has_failed else 0

@@ -5,7 +5,6 @@ The file is Confluent's kafka-rest.properties. In Confluent's proxy: kafka-rest-
 
 import asyncio
 import gc
-import signal
 from collections.abc import Mapping
 
 from barnabas.base.errors import BarnabasError
@@ -15,6 +14,7 @@ from barnabas.cli.options.tool_parser import ToolParser
 from barnabas.cli.output.repeated_lines import AT_BROKERS, RepeatedLines
 from barnabas.cli.output.standard_streams import outlive_output
 from barnabas.cli.servers.server_options import add_server_options, log_at, new_server_loop, server_properties_file
+from barnabas.cli.servers.signals import start_unless_stopped, stop_event
 from barnabas.cli.servers.web_server_options import add_web_server_options, web_server_properties
 from barnabas.net.descriptors import raise_descriptor_limit
 
@@ -57,12 +57,10 @@ def _parser() -> ToolParser:
 async def _serve(texts: Mapping[str, str]) -> int:
     from barnabas.rest.server import RestServer
 
-    loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    stop = stop_event()
     server = RestServer(texts, server_properties_file)
-    await server.start()
+    if not await start_unless_stopped(server.start(), stop):
+        return 0
     gc.freeze()  # what a start loads lives long
     await stop.wait()
     await server.close()
