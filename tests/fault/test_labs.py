@@ -64,12 +64,10 @@ def stopped(text: str) -> None:
     assert isr_after(text, "2.") == {"1", "2"}
     assert isr_after(text, "4.") == {"0", "1", "2"}
     assert "each of the three brokers, asked alone, describes the topic like this" in text
-    # A new controller elects preferred leaders after 5 s, which on a busy machine may be
-    # before the lab asks for it.
-    assert re.search(
-        r"(Successfully completed leader election \(PREFERRED\)|Valid replica already elected) for partitions .*topic1-\d",
-        text,
-    )
+    # Which partitions it names is left open: a new controller elects preferred leaders after 5 s,
+    # before the lab asks for it on a busy machine, and what needs no election is not in the answer.
+    assert "$ barnabas leader-election --election-type preferred" in text
+    assert re.search(r"ok broker 0 leads partition \d again, in a later leader epoch still", text)
 
 
 def controller(text: str) -> None:
