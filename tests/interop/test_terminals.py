@@ -113,7 +113,7 @@ def test_ctrl_c_ends_a_command_of_a_terminal(words: tuple[str, ...], shown: byte
     try:
         terminal.read_until(shown)
         terminal.press(b"\x03")
-        assert terminal.wait() == 130
+        assert terminal.wait() == 130, terminal.shown
         assert last in terminal.shown
         assert b"Traceback" not in terminal.shown
         assert terminal.is_as_before()

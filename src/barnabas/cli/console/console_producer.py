@@ -1,6 +1,10 @@
 """``barnabas console-producer``: lines of standard input as records of a topic."""
 
 import argparse
+import contextlib
+import select
+import signal
+import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -92,13 +96,30 @@ def _lines(*, interactive: bool) -> Iterator[bytes]:
     if not interactive:
         yield from read
         return
-    while True:
-        sys.stdout.write(">")
-        sys.stdout.flush()
-        line = read.readline()
-        if not line:
-            return
-        yield line
+    with _signals_wake() as woken:
+        while True:
+            sys.stdout.write(">")
+            sys.stdout.flush()
+            # A Ctrl-C right before readline would be seen after the next line only.
+            while read not in select.select([read, woken], [], [])[0]:
+                woken.recv(4096)
+            line = read.readline()
+            if not line:
+                return
+            yield line
+
+
+@contextlib.contextmanager
+def _signals_wake() -> Iterator[socket.socket]:
+    """A socket that can be read after each signal."""
+    woken, wakes = socket.socketpair()
+    with woken, wakes:
+        wakes.setblocking(False)
+        before = signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
+        try:
+            yield woken
+        finally:
+            signal.set_wakeup_fd(before)
 
 
 def _reader(given: argparse.Namespace, registry: str | None) -> Callable[[Iterable[bytes]], Iterator[Line]]:
