@@ -37,17 +37,20 @@ _ESCAPES = "barnabas.escapes"
 
 
 class _Descriptor(io.FileIO):
-    """Standard output or error."""
+    """Standard output or error.
 
-    may_be_lost = False
-    """Whether a write that fails is ignored."""
+    It has no method in Python: an exception that a signal raises in one leaves the lock of the
+    writer above it taken, and the end of the process waits for that, or aborts.
+    """
+
+
+class _LossyDescriptor(_Descriptor):
+    """A write that fails is ignored."""
 
     def write(self, data: "ReadableBuffer", /) -> int:
         try:
             return super().write(data)
         except OSError:
-            if not self.may_be_lost:
-                raise
             return memoryview(data).nbytes
 
 
@@ -61,33 +64,27 @@ def prepare_streams() -> None:
     codecs.register_error(_ESCAPES, _escaped)
     sys.stdin = sys.stdin or open(0, encoding="utf-8", closefd=False)  # noqa: SIM115  # it stays open until the end
     if sys.stdout is sys.__stdout__:  # else it goes elsewhere, as in a test
-        sys.stdout = _lines(1, sys.stdout, _ESCAPES)
+        sys.stdout = _lines(_Descriptor(1, "wb", closefd=False), sys.stdout, _ESCAPES)
     if sys.stderr is sys.__stderr__:
-        sys.stderr = _lines(2, sys.stderr, "backslashreplace")
-        _outlive(sys.stderr)
+        sys.stderr = _lines(_LossyDescriptor(2, "wb", closefd=False), sys.stderr, "backslashreplace")
     # The handler of what libraries log where a command does not set logging up.
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(LogFormatter())
     os.environ["PYTHON_COLORS"] = "0"  # those of tracebacks are not marked as ours
 
 
-def _lines(descriptor: int, stream: TextIO | None, errors: str) -> io.TextIOWrapper:
+def _lines(descriptor: _Descriptor, stream: TextIO | None, errors: str) -> io.TextIOWrapper:
     """In the place of Python's stream, None for one that was closed."""
     encoding = "utf-8" if stream is None else stream.encoding
-    output = io.BufferedWriter(_Descriptor(descriptor, "wb", closefd=False))
+    output = io.BufferedWriter(descriptor)
     kind = TerminalStream if output.isatty() else io.TextIOWrapper
     return kind(output, encoding=encoding, errors=errors, line_buffering=True)
 
 
 def outlive_output() -> None:
     """For servers: from now on the command goes on when standard output cannot be written."""
-    _outlive(sys.stdout)
-
-
-def _outlive(stream: object) -> None:
-    descriptor = getattr(getattr(stream, "buffer", None), "raw", None)
-    if isinstance(descriptor, _Descriptor):
-        descriptor.may_be_lost = True
+    if type(getattr(getattr(sys.stdout, "buffer", None), "raw", None)) is _Descriptor:
+        sys.stdout = _lines(_LossyDescriptor(1, "wb", closefd=False), sys.stdout, _ESCAPES)
 
 
 @contextlib.contextmanager
