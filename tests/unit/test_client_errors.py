@@ -82,6 +82,8 @@ def test_no_module_of_the_client_raises_another_error() -> None:
     known |= {"AvroBoundsError"}
     # Urllib's protocol for an answer; caught where requests are made.
     known |= {"urllib.error.HTTPError"}
+    # Those of a validator of JSON Schema; caught where schemas and values are read.
+    known |= {"ValidationError", "SchemaError", "Re2Error"}
     # Caught where the values of a configuration are looked up.
     known |= {"LookupError"}
     strange = []
