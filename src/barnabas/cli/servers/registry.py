@@ -7,16 +7,12 @@ import asyncio
 import gc
 from collections.abc import Mapping
 
-from barnabas.base.errors import BarnabasError
-from barnabas.base.installation import install_command
 from barnabas.cli.connection.properties import key_values
 from barnabas.cli.options.tool_parser import ToolParser
-from barnabas.cli.output.repeated_lines import AT_BROKERS, RepeatedLines
 from barnabas.cli.output.standard_streams import outlive_output
-from barnabas.cli.servers.server_options import add_server_options, log_at, new_server_loop, server_properties_file
+from barnabas.cli.servers.server_options import add_server_options, log_at, server_properties_file
 from barnabas.cli.servers.signals import start_unless_stopped, stop_event
-from barnabas.cli.servers.web_server_options import add_web_server_options, web_server_properties
-from barnabas.net.descriptors import raise_descriptor_limit
+from barnabas.cli.servers.web_server_options import add_web_server_options, run_web_server, web_server_properties
 
 __all__ = ["main"]
 
@@ -31,14 +27,11 @@ def main(argv: list[str]) -> int:
     log_at(given.log_level)
     texts = web_server_properties(parser, given, file=_FILE, servers=_SERVERS, of_client="kafkastore.")
     texts |= key_values(given.override, "--override")
-    raise_descriptor_limit()
-    try:
-        import barnabas.registry.server  # noqa: F401  # before the event loop runs, which it would hold
-    except ModuleNotFoundError as error:
-        raise BarnabasError(f"the schema registry needs {error.name}: {install_command('registry')}") from None
-    gc.freeze()  # what was imported lives long
-    with RepeatedLines(AT_BROKERS):
-        return asyncio.Runner(loop_factory=new_server_loop).run(_serve(texts))
+    return run_web_server(_load, lambda: _serve(texts), what="schema registry")
+
+
+def _load() -> None:
+    import barnabas.registry.server  # noqa: F401
 
 
 def _parser() -> ToolParser:

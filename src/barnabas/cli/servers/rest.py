@@ -3,20 +3,15 @@
 The file is Confluent's kafka-rest.properties. In Confluent's proxy: kafka-rest-start.
 """
 
-import asyncio
 import gc
 from collections.abc import Mapping
 
-from barnabas.base.errors import BarnabasError
-from barnabas.base.installation import install_command
 from barnabas.cli.connection.properties import key_values
 from barnabas.cli.options.tool_parser import ToolParser
-from barnabas.cli.output.repeated_lines import AT_BROKERS, RepeatedLines
 from barnabas.cli.output.standard_streams import outlive_output
-from barnabas.cli.servers.server_options import add_server_options, log_at, new_server_loop, server_properties_file
+from barnabas.cli.servers.server_options import add_server_options, log_at, server_properties_file
 from barnabas.cli.servers.signals import start_unless_stopped, stop_event
-from barnabas.cli.servers.web_server_options import add_web_server_options, web_server_properties
-from barnabas.net.descriptors import raise_descriptor_limit
+from barnabas.cli.servers.web_server_options import add_web_server_options, run_web_server, web_server_properties
 
 __all__ = ["main"]
 
@@ -34,14 +29,11 @@ def main(argv: list[str]) -> int:
     if given.registry is not None:
         texts[_REGISTRY] = given.registry
     texts |= key_values(given.override, "--override")
-    raise_descriptor_limit()
-    try:
-        import barnabas.rest.server  # noqa: F401  # before the event loop runs, which it would hold
-    except ModuleNotFoundError as error:
-        raise BarnabasError(f"the REST proxy needs {error.name}: {install_command('registry')}") from None
-    gc.freeze()  # what was imported lives long
-    with RepeatedLines(AT_BROKERS):
-        return asyncio.Runner(loop_factory=new_server_loop).run(_serve(texts))
+    return run_web_server(_load, lambda: _serve(texts), what="REST proxy")
+
+
+def _load() -> None:
+    import barnabas.rest.server  # noqa: F401
 
 
 def _parser() -> ToolParser:

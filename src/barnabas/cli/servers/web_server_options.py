@@ -1,14 +1,21 @@
 """What the commands of the schema registry and of the REST proxy have in common: Confluent's
-properties file, or options in its place.
+properties file, or options in its place, and how their servers run.
 """
 
 import argparse
+import asyncio
+import gc
+from collections.abc import Callable, Coroutine
 
+from barnabas.base.errors import BarnabasError
+from barnabas.base.installation import install_command
 from barnabas.cli.connection.properties import properties_file
 from barnabas.cli.options.tool_parser import ToolParser
-from barnabas.cli.servers.server_options import server_properties_file
+from barnabas.cli.output.repeated_lines import AT_BROKERS, RepeatedLines
+from barnabas.cli.servers.server_options import new_server_loop, server_properties_file
+from barnabas.net.descriptors import raise_descriptor_limit
 
-__all__ = ["add_web_server_options", "web_server_properties"]
+__all__ = ["add_web_server_options", "run_web_server", "web_server_properties"]
 
 _LISTENERS = "listeners"
 
@@ -45,3 +52,18 @@ def web_server_properties(
     if given.port is not None:
         texts[_LISTENERS] = f"http://127.0.0.1:{given.port}"
     return texts
+
+
+def run_web_server(load: Callable[[], None], serve: Callable[[], Coroutine[None, None, int]], *, what: str) -> int:
+    """Import a server by ``load``, and serve; returns the exit code.
+
+    Raises `BarnabasError` where the extra is not installed. ``what`` is the server, such as "schema
+    registry"."""
+    raise_descriptor_limit()
+    try:
+        load()  # before the event loop runs, which it would hold
+    except ModuleNotFoundError as error:
+        raise BarnabasError(f"the {what} needs {error.name}: {install_command('registry')}") from None
+    gc.freeze()  # what was imported lives long
+    with RepeatedLines(AT_BROKERS):
+        return asyncio.Runner(loop_factory=new_server_loop).run(serve())
