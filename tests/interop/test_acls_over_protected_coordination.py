@@ -117,7 +117,7 @@ def test_a_server_that_is_not_trusted_is_named_as_the_reason(
 
 
 def test_lists_are_written_as_a_user(tmp_path: Path, run: Run) -> None:
-    """A server that requires SASL takes them from who has the password, and from nobody else."""
+    """A server that requires SASL takes them from a client with the password, and from no other."""
     jaas = tmp_path / "jaas.conf"
     jaas.write_text(JAAS)
     settings = {

@@ -160,7 +160,7 @@ def test_request_that_was_forwarded_is_not_forwarded_again(start: Start) -> None
 
 
 def test_leader_that_is_not_there_is_confluents_50003(start: Start) -> None:
-    """The group has not noticed yet that nobody listens at the leader's address."""
+    """The group has not noticed yet that nothing listens at the leader's address."""
     leader = start(host_name="localhost", host_port="1")
     follower = start()
     reply = ask(f"{follower.url}/config", "PUT", {"compatibility": "NONE"})

@@ -764,7 +764,7 @@ def test_a_cluster_that_is_away_is_an_error_and_comes_back(cluster: Cluster) -> 
 
 
 def test_users_of_a_secured_cluster_have_their_own_rights_over_https() -> None:
-    """The brokers check passwords and access control lists; the proxy's own rights are nobody's."""
+    """The brokers check passwords and access control lists; no user has the proxy's own rights."""
     users = {"ann": "ann-secret", "bob": "bob-secret"}
     acls = [Acl("TOPIC", "orders", "User:ann", "ALL"), Acl("GROUP", "g", "User:ann", "ALL")]
     with Cluster(rest=True, security="SASL_SSL", users=users, acls=acls) as cluster:

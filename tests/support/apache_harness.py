@@ -19,7 +19,7 @@ __all__ = ["run_apache_tests"]
 SOURCES = ROOT / "tests" / "other_languages" / "java" / "authorizer"
 _COMPILE_S, _RUN_S = 300, 3000
 _BOTH = "127.0.0.1 localhost\n::1 localhost\n"
-"""Listeners are told apart by the address that localhost has on them."""
+"""Listeners differ by the address that localhost has on them."""
 
 
 def run_apache_tests(folder: Path, *selected: str) -> Mapping[str, str]:

@@ -60,7 +60,7 @@ def test_json_schema_goes_both_ways_and_checks_each_value(registry: RegistryForT
 
 
 def test_a_ref_of_a_json_schema_is_looked_for_among_its_references_only(registry: RegistryForTests) -> None:
-    """Another server is not asked, whoever wrote the schema."""
+    """Another server is not asked, whatever the schema says."""
     asked_before = len(registry.asked)
     foreign = {"type": "object", "properties": {"cups": {"$ref": f"{registry.address}/schemas/ids/1"}}}
     registry.schemas[1] = json.dumps({"type": "integer"})
@@ -125,8 +125,8 @@ def test_workers_of_flows_load_none_of_confluents_serializers() -> None:
 
 
 def test_the_latest_version_is_written_where_it_is_asked_for(registry: RegistryForTests) -> None:
-    """Nothing is registered then; with both the property and ``register`` nobody could say what
-    is meant."""
+    """Nothing is registered then; with both the property and ``register`` it is not clear
+    what is meant."""
     newer = {**ORDER, "fields": [*ORDER["fields"], {"name": "table", "type": "int", "default": 7}]}
     registry.schemas = {4: json.dumps(ORDER), 5: json.dumps(newer)}
     registry.subjects["orders-value"] = {4, 5}

@@ -352,7 +352,7 @@ def test_json_is_refused_by_the_rules_of_its_schema(registry: RegistryForTests) 
 
 
 def test_json_is_not_read_while_its_registry_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody knows then whether it is encrypted; what has no id is no value of the registry."""
+    """It may be encrypted then; what has no id is no value of the registry."""
     monkeypatch.setattr("time.sleep", lambda _: None)
     refusals = open_json_refusals("http://127.0.0.1:9")
     assert refusals([None, b"{}"]) == [None, None]

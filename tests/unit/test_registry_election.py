@@ -75,7 +75,7 @@ class TestAssignment:
 
 class TestAssign:
     def test_smallest_url_leads(self) -> None:
-        """Whoever assigns comes to the same."""
+        """Every member that assigns comes to the same."""
         assert assign({"1": B.encode(), "2": A.encode()}).leader == A
 
     def test_leader_stays_when_a_smaller_one_joins(self) -> None:
@@ -214,7 +214,7 @@ class TestMembership:
         assert member.membership.leader() is None
 
     def test_that_left_joins_as_a_new_one_and_does_not_lead(self) -> None:
-        """The group agrees anew."""
+        """The group agrees again."""
         member = Member()
         member.join()
         member.membership.left()

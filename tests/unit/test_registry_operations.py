@@ -149,7 +149,7 @@ def test_a_subject_needs_a_name_where_the_settings_say_so(instance: Instance) ->
     ],
 )
 def test_a_body_of_another_shape_is_refused(body: object) -> None:
-    """The status is 400; tags in schemas, which nobody here edits, are not passed over."""
+    """The status is 400; tags in schemas, which no test here edits, are not passed over."""
     assert answer_or_code(lambda: RegisterRequest.from_json(body)) == ErrorCode.BAD_REQUEST
 
 
@@ -469,7 +469,7 @@ def test_a_version_is_named_by_its_number_or_as_the_latest(free: Instance) -> No
 
 
 def test_a_schema_is_read_by_its_id(free: Instance) -> None:
-    """A subject in the question adds subject and version; the highest id is told on request."""
+    """A subject in the question adds subject and version; the highest id is answered on request."""
     free.register("a", STRING)
     free.register("b", INT)
     schemas = free.registry.schemas

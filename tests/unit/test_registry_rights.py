@@ -53,7 +53,7 @@ VERSION, VERSIONS = "/subjects/{subject}/versions/{version}", "/subjects/{subjec
 
 @pytest.mark.parametrize("operation", ["Read", "Write"])
 def test_reading_a_schema_needs_a_right_to_its_records(registry: Registry, operation: str) -> None:
-    """Whoever reads or writes them needs the schema; another topic's right is none."""
+    """Reading or writing them needs the schema; another topic's right is none."""
     rights = authorizer(f"--allow-principal User:ann --operation {operation} --topic orders")
     assert may(registry, rights, "GET", VERSION, **ORDERS)
     assert may(registry, rights, "GET", VERSION, **{**ORDERS, "subject": ":.team:orders-key"})

@@ -190,7 +190,7 @@ def test_a_move_keeps_the_epochs_that_have_no_records(tmp_path: Path, values: tu
 
 
 def test_a_move_keeps_the_start_of_an_epoch_whose_first_records_compaction_removed(tmp_path: Path) -> None:
-    """A follower with other records there must still be told where the epoch before it ended."""
+    """A follower with other records there must still learn where the epoch before it ended."""
     mover = Mover(tmp_path)
     mover.broker.lead("t")
     mover.append(b"x")

@@ -1,7 +1,7 @@
 """`RegistryServer`: one instance of the schema registry, from its settings to its last answer.
 
 It takes its addresses, reads the topic, takes part in the election, and answers requests then: so
-that a request never finds half of the schemas, or nobody who leads.
+that a request never finds half of the schemas, or no leader.
 
 In Confluent's registry: `SchemaRegistryMain`.
 """

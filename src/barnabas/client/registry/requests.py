@@ -5,7 +5,7 @@ redirects (`barnabas.client.registry.web`). An error says what the registry said
 password.
 
 `RegistryRequests` has the methods that confluent-kafka's client expects of its own REST client, so
-that all requests, whoever makes them, go this way.
+that all requests of all callers go this way.
 
 Kafka has no counterpart; Confluent's client has RestService.
 """

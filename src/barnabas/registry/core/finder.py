@@ -184,7 +184,7 @@ class Finder:
         ]
 
     def is_same(self, schema: CanonicalSchema, stored: StoredSchema) -> bool:
-        """Whether a version has this schema, whoever wrote its text.
+        """Whether a version has this schema, in whichever words.
 
         A schema without references is the same as one that refers to what the other contains. It
         need not say which version it is."""

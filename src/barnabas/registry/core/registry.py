@@ -45,8 +45,8 @@ class Registry:
     def subject_named(self, name: str) -> str:
         """The subject that a path or a query names: its own, or the one its alias stands for.
 
-        Operations take subjects as they are: whoever checks rights must check those of the subject
-        that is meant, so aliases are replaced before. An alias without a context is in that of its
+        Operations take subjects as they are: rights are checked for the subject that is meant, so
+        aliases are replaced before. An alias without a context is in that of its
         subject, and does not lead to another alias."""
         return self._parts.subject_named(name)
 

@@ -11,7 +11,7 @@ of that name, which need not exist.
     configuration and mode          DescribeConfigs and AlterConfigs on the topic, or on the cluster
                                     for the global ones and for contexts
 
-A schema by its id, or its guid, may be read by whoever may read one of the subjects that have it.
+A schema by its id, or its guid, may be read by who may read a subject that has it.
 That there is none is said to those who may read all subjects; others cannot tell it from a schema
 that they may not read.
 What a user may not see is left out of lists.

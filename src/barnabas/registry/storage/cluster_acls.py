@@ -2,7 +2,7 @@
 deciding what a user of the registry may do.
 
 A change counts within some seconds. While no broker answers, the lists that were read last stand,
-as they do on a broker. Where brokers refuse to show them, nobody but super users may do anything.
+as they do on a broker. Where brokers refuse to show them, only super users may do anything.
 
 Confluent's registry has lists of its own instead (its ACL authorizer).
 """
@@ -73,9 +73,7 @@ class ClusterAcls:
             except ConnectError as error:
                 logger.info("access control lists: %s", error)
             except (ClientError, RefusedError, OSError) as error:
-                logger.warning(
-                    "access control lists cannot be read, so nobody but super users may do anything: %s", error
-                )
+                logger.warning("access control lists cannot be read, so only super users may do anything: %s", error)
                 self._entries = {}
                 self.authorizer = Authorizer(self._super_users)
 

@@ -45,7 +45,7 @@ class Leadership(NamedTuple):
     """Where writes are sent; None while that is not known."""
     is_self: bool
     generation: int
-    """Of the group: it differs each time the members agree anew."""
+    """Of the group: it differs each time the members agree again."""
 
 
 class LeaderElector:
@@ -92,7 +92,7 @@ class LeaderElector:
             self._wake.set()
 
     def rejoin(self) -> None:
-        """Leave the group and join it again, so that it agrees anew on who leads."""
+        """Leave the group and join it again, so that its members agree again on who leads."""
         self._must_leave = True
         self._wake.set()
 

@@ -43,7 +43,7 @@ class RegistryIdentity:
         return f"{self.scheme}://{host}:{self.port}"
 
     def is_same(self, other: "RegistryIdentity") -> bool:
-        """Whether both are the same instance, whoever leads."""
+        """Whether both are the same instance, leader or not."""
         return replace(self, is_leader=False) == replace(other, is_leader=False)
 
     def encode(self) -> bytes:

@@ -217,7 +217,7 @@ class RegistryMembership:
             raise MembershipRefusedError(code)
 
     def left(self) -> None:
-        """The member has left, and is to join as a new one: the group agrees anew."""
+        """The member has left, and is to join as a new one: the group agrees again."""
         self._member_id = ""
         self._lose()
 

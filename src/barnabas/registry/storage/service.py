@@ -45,9 +45,9 @@ _SKIPPED_LINES = 100
 _LATEST = -1
 _HANDOVER_S, _LOOK_S = 5.0, 0.1
 _IDLE_S = 3600.0
-"""Brokers forget a transactional.id that is not used for days: the next write begins anew then."""
+"""Brokers forget a transactional.id that is not used for days: the next write registers it."""
 _CATCH_UP_MS = 2000
-_NOBODY = Leadership(None, is_self=False, generation=-1)
+_NO_LEADER = Leadership(None, is_self=False, generation=-1)
 
 
 class SchemaStore:
@@ -60,7 +60,7 @@ class SchemaStore:
         """Set when the topic cannot be read any more: the state is not to be relied on then."""
         self.failure: BarnabasError | None = None
         self.cluster_id = ""
-        self.leadership = _NOBODY
+        self.leadership = _NO_LEADER
         self._loop = asyncio.get_running_loop()
         self._position = 0
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []

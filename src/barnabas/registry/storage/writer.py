@@ -1,10 +1,10 @@
 """`StoreWriter`: appends the leader's records, and is fenced when another instance leads.
 
 Each write is a transaction of one ``transactional.id``, which all instances of a group have in
-common. Whoever begins to lead registers it (`StoreWriter.open`): from then on the brokers refuse
-every record of the instance that led before, also one that was on its way, or that a process sends
-which stood still meanwhile. So a writer that has lost the lead cannot write, whether it knows or
-not. Readers read what is committed.
+common. An instance that begins to lead registers it (`StoreWriter.open`): from then on the brokers
+refuse every record of the instance that led before, also one that was on its way, or that a process
+sends which stood still meanwhile. So a writer that has lost the lead cannot write, whether it knows
+or not. Readers read what is committed.
 
 After an error whose outcome is not known the writer is closed, and has to be opened and the topic
 read to its end before the next write.

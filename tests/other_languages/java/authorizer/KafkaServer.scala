@@ -1,7 +1,7 @@
 /* Apache Kafka's test harness starts brokers by this class. This one, which stands before Kafka's on
  * the class path, starts a broker of Barnabas as a process instead.
  *
- * Tests know clients by the listener: whoever comes by CLIENT is User:client, whoever comes by
+ * Tests know clients by the listener: who comes by CLIENT is User:client, who comes by
  * BROKER may do everything. Here both are User:ANONYMOUS; CLIENT listens on IPv4, BROKER on IPv6, and
  * entries for the host ::1 allow everything. Lists are written and read by a third listener, as a
  * super user.

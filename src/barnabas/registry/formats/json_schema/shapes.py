@@ -1,4 +1,4 @@
-"""What a schema asks for, told by kinds: a string, an object, one of several, and so on.
+"""What a schema asks for, by kinds: a string, an object, one of several, and so on.
 
 A schema of JSON Schema is a heap of keywords. Confluent's rules are about schemas of one kind each;
 a schema with keywords of several kinds is one that combines them all."""
