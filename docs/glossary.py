@@ -1,9 +1,9 @@
-"""The tables of the glossary, from the docstrings: which module does what a class of Kafka
-or ZooKeeper does there.
+"""The tables of the glossary, from the docstrings: which module does what a class of Kafka,
+ZooKeeper or Confluent's servers does there.
 
 A module's docstring names its counterpart in a sentence that begins with "In Kafka:", "Kafka:" or
-the same of ZooKeeper, or in brackets, as "(Kafka's `LogCleaner`)". It must name a class or a
-method; or it says that Kafka "has no counterpart".
+the same of the other systems, or in brackets, as "(Kafka's `LogCleaner`)". It must name a class or
+a method; or it says that Kafka "has no counterpart".
 """
 
 import ast
@@ -22,6 +22,8 @@ TOPS = {
     "coordination": ("Coordination", "ZooKeeper"),
     "client": ("The clients", "Kafka"),
     "security": ("Security", "Kafka"),
+    "registry": ("The schema registry", "Confluent's registry"),
+    "rest": ("The REST proxy", "Confluent's proxy"),
 }
 
 _CLASS = r"[A-Z][a-z]+[A-Z]\w*|(?!KRaft)[A-Z]{2,}[a-z]\w+|[A-Z]\w+(?=\.\w)"
@@ -92,8 +94,7 @@ def rows(folder: Path, system: str) -> Iterator[str]:
 
 
 def tables() -> str:
-    """A table for each folder of the broker, the log, the coordination service, the
-    clients and security."""
+    """A table for each folder of the parts that `TOPS` names."""
     lines = []
     for top, (title, system) in TOPS.items():
         lines += [f"## {title}", ""]

@@ -1,4 +1,7 @@
-"""Errors of the registry, with the codes of Confluent's."""
+"""Errors of the registry, with the codes of Confluent's.
+
+In Confluent's registry: `Errors` and the exceptions of its package `rest.exceptions`.
+"""
 
 from enum import IntEnum
 

@@ -4,7 +4,7 @@ With ``authentication.propagate`` the brokers authenticate the user of a request
 user does under the user's own name: access control lists hold for requests as they do for clients.
 A user's clients live until no request came for a while.
 
-Kafka has no counterpart; Confluent's are DefaultKafkaRestContext and its security plugins.
+In Confluent's proxy: DefaultKafkaRestContext and its security plugins.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Errors of the proxy, with the codes of Confluent's, and what they make of the client's errors.
 
-Kafka has no counterpart; Confluent's are Errors and KafkaExceptionMapper.
+In Confluent's proxy: `Errors` and `KafkaExceptionMapper`.
 """
 
 from enum import IntEnum

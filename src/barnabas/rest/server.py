@@ -1,6 +1,6 @@
 """The REST proxy as a server: its ports, what requests work with, and its end.
 
-Kafka has no counterpart; Confluent's are KafkaRestApplication and KafkaRestMain.
+In Confluent's proxy: KafkaRestApplication and KafkaRestMain.
 """
 
 import asyncio

@@ -1,4 +1,7 @@
-"""What answers show of a version in another way than it is stored."""
+"""What answers show of a version in another way than it is stored.
+
+In Confluent's registry: the entities `Schema` and `SchemaString`.
+"""
 
 from barnabas.registry.core.decisions import Answer
 from barnabas.registry.core.parts import RegistryParts

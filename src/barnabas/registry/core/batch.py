@@ -1,4 +1,7 @@
-"""The records of one decision, collected."""
+"""The records of one decision, collected.
+
+In Confluent's registry: `KafkaStore.put`, which writes each record on its own.
+"""
 
 from collections.abc import Callable
 

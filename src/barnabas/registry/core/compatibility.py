@@ -1,4 +1,7 @@
-"""Tests of compatibility: ``/compatibility`` (CompatibilityResource)."""
+"""Tests of compatibility: ``/compatibility``.
+
+In Confluent's registry: `CompatibilityResource`.
+"""
 
 from barnabas.registry.core.decisions import Answer
 from barnabas.registry.core.finder import Candidate, Finder

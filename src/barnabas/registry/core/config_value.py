@@ -1,4 +1,7 @@
-"""A configuration of a subject, a context or all: Confluent's ConfigValue."""
+"""A configuration of a subject, a context or all.
+
+In Confluent's registry: `ConfigValue`.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,4 +1,7 @@
-"""Configurations of subjects, contexts and all: ``/config`` (ConfigResource)."""
+"""Configurations of subjects, contexts and all: ``/config``.
+
+In Confluent's registry: `ConfigResource`.
+"""
 
 from barnabas.registry.core.batch import BatchOfRecords
 from barnabas.registry.core.config_value import ConfigValue, InvalidLevelError

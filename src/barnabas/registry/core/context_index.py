@@ -1,4 +1,7 @@
-"""The ids of one context (Confluent's IncrementalIdGenerator and LookupCache)."""
+"""The ids of one context.
+
+In Confluent's registry: `IncrementalIdGenerator` and `LookupCache`.
+"""
 
 from collections.abc import Iterable, Mapping
 

@@ -1,4 +1,7 @@
-"""Contexts: ``/contexts`` (ContextsResource)."""
+"""Contexts: ``/contexts``.
+
+In Confluent's registry: `ContextsResource`.
+"""
 
 from barnabas.registry.core.batch import BatchOfRecords
 from barnabas.registry.core.decisions import Decision

@@ -1,4 +1,7 @@
-"""What the core takes from the log of ``_schemas``, and what it gives to be written there."""
+"""What the core takes from the log of ``_schemas``, and what it gives to be written there.
+
+In Confluent's registry: `StoreUpdateHandler`.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass

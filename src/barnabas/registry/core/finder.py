@@ -1,4 +1,7 @@
-"""Finds the version of a subject that has a schema (Confluent's lookUpSchemaUnderSubject)."""
+"""Finds the version of a subject that has a schema.
+
+In Confluent's registry: `KafkaSchemaRegistry.lookUpSchemaUnderSubject`.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,7 @@
-"""Values in decoded JSON, with the shapes that Confluent's registry expects."""
+"""Values in decoded JSON, with the shapes that Confluent's registry expects.
+
+In Confluent's registry: the checks of Jackson's `ObjectMapper`.
+"""
 
 from collections.abc import Mapping
 from typing import Any

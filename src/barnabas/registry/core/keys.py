@@ -2,7 +2,10 @@
 
 Compaction compares bytes, so the order of fields matters: ``keytype``, what the key names, and
 ``magic``. Other registries and older versions order them otherwise; such a key means the same, and
-the state remembers its bytes, to delete it in its own form."""
+the state remembers its bytes, to delete it in its own form.
+
+In Confluent's registry: `SchemaRegistryKey` and its subclasses.
+"""
 
 import json
 from enum import StrEnum

@@ -1,7 +1,10 @@
 """The metadata of a schema: tags, properties, and which of them are sensitive.
 
 Confluent's registry keeps each part sorted, and merges what a configuration demands into what a
-request says. It is immutable here, so that versions and configurations share it."""
+request says. It is immutable here, so that versions and configurations share it.
+
+In Confluent's registry: `Metadata`.
+"""
 
 import hashlib
 import re

@@ -1,4 +1,7 @@
-"""The modes: what may be written to a subject, a context, or at all."""
+"""The modes: what may be written to a subject, a context, or at all.
+
+In Confluent's registry: `ModeValue` and `Mode`.
+"""
 
 from enum import StrEnum
 

@@ -1,4 +1,7 @@
-"""Modes of subjects, contexts and all: ``/mode`` (ModeResource)."""
+"""Modes of subjects, contexts and all: ``/mode``.
+
+In Confluent's registry: `ModeResource`.
+"""
 
 from barnabas.registry.core.batch import BatchOfRecords
 from barnabas.registry.core.decisions import Answer, Decision

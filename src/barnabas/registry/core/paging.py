@@ -1,4 +1,7 @@
-"""Pages of answers."""
+"""Pages of answers.
+
+In Confluent's registry: the parameters offset and limit of `SchemasResource`.
+"""
 
 from collections.abc import Sequence
 from typing import TypeVar

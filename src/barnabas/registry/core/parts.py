@@ -1,4 +1,7 @@
-"""What all resources work with."""
+"""What all resources work with.
+
+In Confluent's registry: the fields of `KafkaSchemaRegistry`.
+"""
 
 from barnabas.registry.core.qualified_subject import normalize, qualify
 from barnabas.registry.core.schema_parser import SchemaParser

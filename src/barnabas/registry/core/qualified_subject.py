@@ -1,8 +1,11 @@
-"""Names of subjects and their contexts (Confluent's QualifiedSubject): ``:.context:subject``.
+"""Names of subjects and their contexts: ``:.context:subject``.
 
 A name without a context is in the default context, which is called ``.``. A context alone is the
 name of its configuration and of its mode; ``:.__GLOBAL:`` is that of all contexts. ``:*:`` stands
-for every context in a search."""
+for every context in a search.
+
+In Confluent's registry: `QualifiedSubject`.
+"""
 
 import re
 from typing import NamedTuple, Self

@@ -1,4 +1,7 @@
-"""Registers schemas (Confluent's register and registerOrForward)."""
+"""Registers schemas.
+
+In Confluent's registry: `KafkaSchemaRegistry.register`.
+"""
 
 from barnabas.registry.core.batch import BatchOfRecords
 from barnabas.registry.core.config_value import ConfigValue

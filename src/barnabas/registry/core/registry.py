@@ -1,4 +1,7 @@
-"""The registry (Confluent's KafkaSchemaRegistry): its resources around one state."""
+"""The registry: its resources around one state.
+
+In Confluent's registry: `KafkaSchemaRegistry`.
+"""
 
 from barnabas.registry.core.compatibility import Compatibility
 from barnabas.registry.core.configs import Configs

@@ -1,4 +1,7 @@
-"""The bodies of requests, as Confluent's RegisterSchemaRequest."""
+"""The bodies of requests.
+
+In Confluent's registry: `RegisterSchemaRequest`.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""The rules of a schema: stored, merged, checked in form, and answered; nothing executes them."""
+"""The rules of a schema: stored, merged, checked in form, and answered; nothing executes them.
+
+In Confluent's registry: `RuleSet` and `Rule`.
+"""
 
 import hashlib
 from collections.abc import Sequence

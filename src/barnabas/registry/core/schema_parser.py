@@ -1,4 +1,7 @@
-"""Parses schemas with all that they refer to (Confluent's AbstractSchemaProvider)."""
+"""Parses schemas with all that they refer to.
+
+In Confluent's registry: `AbstractSchemaProvider`.
+"""
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,7 @@
-"""Schemas by their ids: ``/schemas`` (SchemasResource)."""
+"""Schemas by their ids: ``/schemas``.
+
+In Confluent's registry: `SchemasResource`.
+"""
 
 from barnabas.registry.core.answers import formatted_text, qualified_references
 from barnabas.registry.core.decisions import Answer

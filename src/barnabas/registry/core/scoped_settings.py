@@ -1,7 +1,10 @@
 """Configurations and modes, and which of them holds for a subject.
 
 A name without one has that of its context, then that of all contexts (``:.__GLOBAL:``). For the
-default context, the global one is that of the context."""
+default context, the global one is that of the context.
+
+In Confluent's registry: `KafkaSchemaRegistry.getConfigInScope` and `getModeInScope`.
+"""
 
 from dataclasses import replace
 

@@ -1,4 +1,7 @@
-"""The names of configurations and modes in paths."""
+"""The names of configurations and modes in paths.
+
+In Confluent's registry: `QualifiedSubject.normalize`.
+"""
 
 from barnabas.registry.core.qualified_subject import QualifiedSubject
 

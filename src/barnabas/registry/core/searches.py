@@ -1,4 +1,7 @@
-"""Searches by the beginnings of subjects' names."""
+"""Searches by the beginnings of subjects' names.
+
+In Confluent's registry: `LookupFilter` and the prefixes of `QualifiedSubject`.
+"""
 
 from barnabas.registry.core.qualified_subject import ANY_CONTEXT, QualifiedSubject
 

@@ -1,4 +1,7 @@
-"""What an administrator chooses for a registry (Confluent's SchemaRegistryConfig)."""
+"""What an administrator chooses for a registry.
+
+In Confluent's registry: `SchemaRegistryConfig`.
+"""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,7 @@
-"""The records of ``_schemas`` whose values are small: all but schemas and configurations."""
+"""The records of ``_schemas`` whose values are small: all but schemas and configurations.
+
+In Confluent's registry: `DeleteSubjectValue`, `ClearSubjectValue`, `ModeValue` and `ContextValue`.
+"""
 
 from barnabas.registry.core.decisions import NewRecord
 from barnabas.registry.core.keys import SchemasKey, SchemasKeyType, encode_json, encode_schemas_key

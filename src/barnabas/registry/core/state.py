@@ -1,4 +1,4 @@
-"""The state that the log of ``_schemas`` makes (Confluent's KafkaStore and InMemoryCache).
+"""The state that the log of ``_schemas`` makes.
 
 Only ``apply`` changes it, record by record. Two logs make the same state if one is the compacted
 form of the other. For that each rule below looks at the state alone, in the order of the log:
@@ -9,7 +9,10 @@ form of the other. For that each rule below looks at the state alone, in the ord
 
 A record against the last two, which only a second writer can have written, is passed over, and the
 leader repairs its key. Until then compaction must leave it alone, because it would keep that record
-and drop the one before. It leaves the newest segment alone, which gives the leader its time."""
+and drop the one before. It leaves the newest segment alone, which gives the leader its time.
+
+In Confluent's registry: `KafkaStore` and `InMemoryCache`.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 

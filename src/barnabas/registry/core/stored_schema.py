@@ -1,4 +1,7 @@
-"""A version of a subject: Confluent's SchemaValue, its bytes, and the answers that show it."""
+"""A version of a subject: its bytes, and the answers that show it.
+
+In Confluent's registry: `SchemaValue`.
+"""
 
 import hashlib
 import re

@@ -1,4 +1,7 @@
-"""The versions of a subject: ``/subjects/{subject}/versions`` (SubjectVersionsResource)."""
+"""The versions of a subject: ``/subjects/{subject}/versions``.
+
+In Confluent's registry: `SubjectVersionsResource`.
+"""
 
 from barnabas.registry.core.answers import formatted_text, qualified_references
 from barnabas.registry.core.batch import BatchOfRecords

@@ -1,4 +1,7 @@
-"""Subjects: ``/subjects`` (SubjectsResource)."""
+"""Subjects: ``/subjects``.
+
+In Confluent's registry: `SubjectsResource`.
+"""
 
 from collections.abc import Mapping
 

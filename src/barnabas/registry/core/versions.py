@@ -1,4 +1,7 @@
-"""The numbers of versions in paths (Confluent's VersionId), and the errors about versions."""
+"""The numbers of versions in paths, and the errors about versions.
+
+In Confluent's registry: `VersionId`.
+"""
 
 from barnabas.registry.core.qualified_subject import QualifiedSubject, qualified_context_of
 from barnabas.registry.core.state import RegistryState

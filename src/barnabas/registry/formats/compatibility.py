@@ -1,4 +1,7 @@
-"""Decides whether a new version of a schema fits those before it, at each compatibility level."""
+"""Decides whether a new version of a schema fits those before it, at each compatibility level.
+
+In Confluent's registry: `CompatibilityChecker` and `CompatibilityLevel`.
+"""
 
 from collections.abc import Sequence
 from typing import TypeVar

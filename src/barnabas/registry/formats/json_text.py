@@ -1,4 +1,7 @@
-"""Reads and writes JSON as the registry stores it: compact, in the order of the source."""
+"""Reads and writes JSON as the registry stores it: compact, in the order of the source.
+
+In Confluent's registry: `JacksonMapper`.
+"""
 
 import json
 import math

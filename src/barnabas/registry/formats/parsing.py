@@ -1,4 +1,7 @@
-"""Parses the text of a schema, whatever its format."""
+"""Parses the text of a schema, whatever its format.
+
+In Confluent's registry: `KafkaSchemaRegistry.parseSchema` and `SchemaProvider`.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 

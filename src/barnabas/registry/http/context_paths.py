@@ -1,7 +1,8 @@
 """Paths below a context: ``/contexts/.name/subjects/a`` is ``/subjects/:.name:a``.
 
-A client that has such a path in its address works in one context. In Confluent's registry:
-`ContextFilter`.
+A client that has such a path in its address works in one context.
+
+In Confluent's registry: `ContextFilter`.
 """
 
 from collections.abc import Mapping, Sequence

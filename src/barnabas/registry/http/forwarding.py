@@ -3,7 +3,7 @@
 The request keeps its method, path, body and credentials, and gets the header ``X-Forward``, by
 which the other one knows that it must not be forwarded again. The answer comes back as it is.
 
-In Confluent's registry: the calls of `RestService` in `KafkaSchemaRegistry`.
+In Confluent's registry: `KafkaSchemaRegistry` forwards by `RestService`.
 """
 
 import ssl

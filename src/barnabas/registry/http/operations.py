@@ -2,6 +2,8 @@
 
 An entry reads what a request gives and calls the core; nothing is decided here. In Confluent's
 registry: the resources of the package ``rest.resources``.
+
+In Confluent's registry: the resources of the package `rest.resources`, such as `SubjectsResource`.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -17,6 +17,8 @@ that they may not read.
 What a user may not see is left out of lists.
 
 Confluent's registry has operations of its own on subjects instead.
+
+In Confluent's registry: its ACL authorizer, with operations of its own on subjects.
 """
 
 from collections.abc import Callable, Iterable, Sequence

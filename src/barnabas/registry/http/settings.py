@@ -1,4 +1,7 @@
-"""What the HTTP side of a registry is given: addresses, who may use it, and limits."""
+"""What the HTTP side of a registry is given: addresses, who may use it, and limits.
+
+In Confluent's registry: `SchemaRegistryConfig` and `RestConfig`.
+"""
 
 from dataclasses import dataclass
 

@@ -5,6 +5,8 @@ A change counts within some seconds. While no broker answers, the lists that wer
 as they do on a broker. Where brokers refuse to show them, only super users may do anything.
 
 Confluent's registry has lists of its own instead (its ACL authorizer).
+
+In Confluent's registry: its ACL authorizer, with lists of its own.
 """
 
 import asyncio

@@ -6,8 +6,7 @@ says the same to all members: which of them leads.
 
 The eligible member with the smallest URL leads. One that leads already stays, unless two say so.
 
-In Confluent's registry: `SchemaRegistryIdentity`, `SchemaRegistryProtocol`,
-`SchemaRegistryCoordinator.onLeaderElected`.
+In Confluent's registry: `SchemaRegistryIdentity`.
 """
 
 import json

@@ -1,4 +1,7 @@
-"""What the storage of a registry is given: the topic, the cluster, the group, and time limits."""
+"""What the storage of a registry is given: the topic, the cluster, the group, and time limits.
+
+In Confluent's registry: `SchemaRegistryConfig`.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

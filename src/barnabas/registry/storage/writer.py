@@ -9,7 +9,7 @@ or not. Readers read what is committed.
 After an error whose outcome is not known the writer is closed, and has to be opened and the topic
 read to its end before the next write.
 
-In Confluent's registry, which has no fence: `KafkaStore.put`.
+In Confluent's registry: `KafkaStore.put`, without a fence.
 """
 
 import contextlib

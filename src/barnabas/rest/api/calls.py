@@ -1,6 +1,6 @@
 """A request about the cluster's state, its answer, and what their functions have in common.
 
-Kafka has no counterpart; Confluent's are in AbstractConfigManager and Entities.
+In Confluent's proxy: `AbstractConfigManager` and `Entities`.
 """
 
 from collections.abc import Callable, Mapping

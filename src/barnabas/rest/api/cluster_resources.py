@@ -1,6 +1,6 @@
 """The cluster, its brokers, and its access control lists.
 
-Kafka has no counterpart; Confluent's are ClustersResource, BrokersResource and AclsResource.
+In Confluent's proxy: ClustersResource, BrokersResource and AclsResource.
 """
 
 from collections.abc import Mapping

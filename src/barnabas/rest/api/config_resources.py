@@ -1,7 +1,6 @@
 """Configurations of topics, of brokers, and of all brokers.
 
-Kafka has no counterpart; Confluent's are TopicConfigsResource, BrokerConfigsResource and
-ClusterConfigsResource.
+In Confluent's proxy: TopicConfigsResource, BrokerConfigsResource and ClusterConfigsResource.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,6 @@
 """Consumer groups, their members, and how far they are behind.
 
-Kafka has no counterpart; Confluent's are ConsumerGroupsResource, ConsumersResource and
-ConsumerLagsResource.
+In Confluent's proxy: ConsumerGroupsResource, ConsumersResource and ConsumerLagsResource.
 """
 
 from barnabas.base.ids import TopicPartition

@@ -1,6 +1,6 @@
 """Topics, partitions, replicas and their moves.
 
-Kafka has no counterpart; Confluent's are TopicsResource, PartitionsResource and ReplicasResource.
+In Confluent's proxy: TopicsResource, PartitionsResource and ReplicasResource.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """What version 2 says of brokers, topics and partitions.
 
-Kafka has no counterpart; Confluent's are the resources of version 2, such as TopicsResource.
+In Confluent's proxy: the resources of version 2, such as TopicsResource.
 """
 
 from typing import Any

@@ -2,7 +2,7 @@
 
 A question that finds all threads busy waits; where too many wait, it is refused.
 
-In Kafka: `KafkaAdminClient`.
+In Confluent's proxy: the `Admin` of `KafkaRestContext`.
 """
 
 import asyncio

@@ -3,7 +3,7 @@
 What a read returned counts as processed when the next read begins, so only then may an automatic
 commit include it; a record that did not fit into an answer is not returned, and not committed.
 
-In Kafka: `KafkaConsumer`. Confluent's are KafkaConsumerState and KafkaConsumerReadTask.
+In Kafka: `KafkaConsumer`. In Confluent's proxy: KafkaConsumerState and KafkaConsumerReadTask.
 """
 
 import asyncio

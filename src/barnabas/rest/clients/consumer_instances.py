@@ -1,6 +1,6 @@
 """The consumer instances of one login at the cluster: made, found, and ended when not used.
 
-In Kafka: `KafkaConsumer`. Confluent's is KafkaConsumerManager.
+In Kafka: `KafkaConsumer`. In Confluent's proxy: KafkaConsumerManager.
 """
 
 import asyncio

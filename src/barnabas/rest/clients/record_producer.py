@@ -1,6 +1,6 @@
 """The producer that all requests share, and which topics are there.
 
-In Kafka: `KafkaProducer`.
+In Confluent's proxy: `ProducerPool`.
 """
 
 import asyncio

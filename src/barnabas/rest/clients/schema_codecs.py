@@ -3,7 +3,7 @@
 Asking the registry blocks, so it is done in threads. A schema with a rule that is not executed
 here, such as one that encrypts, is refused.
 
-Kafka has no counterpart; Confluent's is SchemaManagerImpl.
+In Confluent's proxy: SchemaManagerImpl.
 """
 
 import asyncio

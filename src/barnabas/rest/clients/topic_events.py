@@ -12,7 +12,7 @@ same place share them, also the text of their events.
 A stream that does not read stays where it is, and costs nothing; what it missed meanwhile is
 fetched again.
 
-In Kafka: `KafkaConsumer`; what is shared has no counterpart.
+Confluent's proxy has no counterpart.
 """
 
 import asyncio

@@ -7,7 +7,7 @@ long. So bytes are read here and not by fastavro.
 Schemas are as fastavro's ``parse_schema`` returns them, without logical types, and ``named`` are
 those that they refer to by name.
 
-Kafka has no counterpart; Confluent's is AvroConverter.
+In Confluent's proxy: AvroConverter.
 """
 
 import json

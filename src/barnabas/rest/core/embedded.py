@@ -1,7 +1,7 @@
 """The formats in which keys and values stand in requests and answers, without a schema: BINARY,
 JSON and STRING. Pure.
 
-Kafka has no counterpart; Confluent's are EmbeddedFormat and NoSchemaRecordSerializer.
+In Confluent's proxy: EmbeddedFormat and NoSchemaRecordSerializer.
 """
 
 import base64

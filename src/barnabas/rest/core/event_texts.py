@@ -3,7 +3,7 @@
 Source: the HTML standard, section 9.2. A line ``id:`` says where the stream is; a browser that
 connects again sends the last one back in the header Last-Event-ID.
 
-Kafka has no counterpart, and Confluent's proxy has no event streams.
+Confluent's proxy has no counterpart.
 """
 
 import json

@@ -4,7 +4,7 @@ time. Pure.
 An instance belongs to a group, holds one format, and ends when no request came for
 ``consumer.instance.timeout.ms``. An instance in use does not end.
 
-Kafka has no counterpart; Confluent's are KafkaConsumerManager and ConsumerInstanceConfig.
+In Confluent's proxy: KafkaConsumerManager and ConsumerInstanceConfig.
 """
 
 import re

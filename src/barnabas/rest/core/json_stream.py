@@ -1,6 +1,6 @@
 """JSON objects one behind the other, as a request that streams records sends them. Pure.
 
-Kafka has no counterpart; Confluent's is JsonStream.
+In Confluent's proxy: JsonStream.
 """
 
 import json

@@ -1,6 +1,6 @@
 """What the proxy holds at most: bytes of bodies, and requests of a kind. Pure.
 
-Kafka has no counterpart; its brokers have ``queued.max.request.bytes``.
+Confluent's proxy has no counterpart; brokers have ``queued.max.request.bytes``.
 """
 
 from barnabas.rest.errors import RestCode, RestError

@@ -3,7 +3,7 @@ what belongs to it. Pure.
 
 Source: the OpenAPI description of Confluent's REST API, version 3.
 
-Kafka has no counterpart; Confluent's are UrlFactory, CrnFactory and the classes of entities.v3.
+In Confluent's proxy: UrlFactory, CrnFactory and the classes of entities.v3.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

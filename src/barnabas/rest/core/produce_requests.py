@@ -1,6 +1,6 @@
 """Requests that produce records: what their JSON says, in version 2 and in version 3. Pure.
 
-Kafka has no counterpart; Confluent's are ProduceRequest and SchemaTopicProduceRequest.
+In Confluent's proxy: ProduceRequest and SchemaTopicProduceRequest.
 """
 
 from collections.abc import Mapping

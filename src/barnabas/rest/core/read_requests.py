@@ -1,7 +1,6 @@
 """What consumer instances are asked of partitions, and records as version 2 shows them. Pure.
 
-Kafka has no counterpart; Confluent's are ConsumerSeekRequest, ConsumerOffsetCommitRequest and
-BinaryConsumerRecord.
+In Confluent's proxy: ConsumerSeekRequest, ConsumerOffsetCommitRequest and BinaryConsumerRecord.
 """
 
 import json

@@ -5,7 +5,7 @@ Avro has the JSON of Avro's specification: a value of a union other than null is
 name of its branch. Protobuf has protobuf's own JSON. The libraries turn bytes to values, and need
 nothing of the world.
 
-Kafka has no counterpart; Confluent's are AvroConverter, JsonSchemaConverter and ProtobufConverter.
+In Confluent's proxy: AvroConverter, JsonSchemaConverter and ProtobufConverter.
 """
 
 import base64

@@ -1,6 +1,6 @@
 """Consumers of version 2: instances that are made, subscribed, read, committed and deleted.
 
-Kafka has no counterpart; Confluent's are ConsumersResource and KafkaConsumerManager.
+In Confluent's proxy: ConsumersResource and KafkaConsumerManager.
 """
 
 from collections.abc import Awaitable, Callable

@@ -3,8 +3,7 @@
 A stream whose client does not read waits, and is closed when it has waited too long. The server
 keeps no more for it than its connection's buffer.
 
-Kafka has no counterpart, and Confluent's proxy has no event streams; the nearest is its
-ConsumersResource.
+Confluent's proxy has no counterpart.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """What all requests have in common: bodies with limits, content types, errors, and who asks.
 
-Kafka has no counterpart; Confluent's are in its package `io.confluent.rest`.
+In Confluent's proxy: its package `io.confluent.rest`.
 """
 
 import asyncio

@@ -4,8 +4,7 @@ A stream is read as it comes. The reports of its records leave in their order, e
 record's fate is known. What waits for a report is bounded, so a stream is read no faster than the
 brokers take it, and than its client reads reports.
 
-Kafka has no counterpart; Confluent's are ProduceAction, ProduceBatchAction and
-ProduceToTopicAction.
+In Confluent's proxy: ProduceAction, ProduceBatchAction and ProduceToTopicAction.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Requests about the cluster's state: each is answered by a function of `barnabas.rest.api`, in a
 thread.
 
-Kafka has no counterpart; Confluent's are V2ResourcesFeature and V3ResourcesFeature.
+In Confluent's proxy: `V2ResourcesFeature` and `V3ResourcesFeature`.
 """
 
 from collections.abc import Awaitable, Callable

@@ -4,7 +4,10 @@ The rules are those of the specification's schema resolution; kinds, places and 
 found are those of ``SchemaCompatibility`` in Apache's library for Java, from which Confluent's
 registry makes its messages. Apache's library for Python has these rules too, but it answers with
 sets of places and of words that no longer belong together, does not resolve the namespaces of
-aliases, and takes quadratic time for large unions."""
+aliases, and takes quadratic time for large unions.
+
+In Confluent's registry: `AvroSchema.isBackwardCompatible`, by Avro's `SchemaCompatibility`.
+"""
 
 from typing import NamedTuple
 

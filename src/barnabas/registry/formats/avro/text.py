@@ -1,7 +1,10 @@
 """Writes types of Avro as text, in the order of Apache's library for Java.
 
 Confluent's registry stores what that library writes, so a schema gets the same text, and hence the
-same id, whichever order and whitespace a client uses."""
+same id, whichever order and whitespace a client uses.
+
+In Confluent's registry: `AvroSchema.canonicalString`.
+"""
 
 from collections.abc import Iterable
 

@@ -1,7 +1,10 @@
 """What a schema of Avro consists of.
 
 The names are those of the specification. A named type stands once, and every use of its name is
-the same object, so a recursive schema is a graph. Types are compared by identity."""
+the same object, so a recursive schema is a graph. Types are compared by identity.
+
+In Confluent's registry: `Schema` of Apache Avro.
+"""
 
 from dataclasses import dataclass, field
 from functools import cached_property

@@ -6,7 +6,10 @@ Compatibility" by their author. As there, a condition (``if``) is not compared, 
 ``contains``, ``propertyNames`` and the values of ``patternProperties`` themselves.
 
 Schemas may refer to each other in circles. A pair that is being compared counts as compatible; if
-it then is not, all is compared again with that known, until nothing new comes out."""
+it then is not, all is compared again with that known, until nothing new comes out.
+
+In Confluent's registry: `SchemaDiff` of the package `json.diff`.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,7 @@
-"""The differences that make a JSON Schema incompatible: their kinds, and Confluent's words."""
+"""The differences that make a JSON Schema incompatible: their kinds, and Confluent's words.
+
+In Confluent's registry: `Difference` of the package `json.diff`.
+"""
 
 from typing import Final, NamedTuple
 

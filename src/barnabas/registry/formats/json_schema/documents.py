@@ -1,7 +1,10 @@
 """A document of JSON Schema, those to which it refers, and what their references lead to.
 
 References are resolved by the library ``referencing``. Nothing is fetched: a reference leads into
-the document, to a schema that the registry's references name, or to a draft's own schema."""
+the document, to a schema that the registry's references name, or to a draft's own schema.
+
+In Confluent's registry: `JsonSchemaProvider`.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple

@@ -1,7 +1,10 @@
 """The keywords of JSON Schema: where schemas stand inside schemas, and what a keyword's value is.
 
 All drafts are read with one table: a keyword that a draft does not know is rare, and is not
-compared where nothing reads it."""
+compared where nothing reads it.
+
+In Confluent's registry: the classes of everit's `Schema`.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 

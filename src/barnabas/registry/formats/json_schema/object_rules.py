@@ -2,7 +2,10 @@
 
 Confluent calls that the content model. It is open where any other property or item is accepted,
 partially open where those are that fit a schema, and closed where none is. A property may be added
-where the old schema accepted nothing else than it does, and may go where the new one accepts it."""
+where the old schema accepted nothing else than it does, and may go where the new one accepts it.
+
+In Confluent's registry: `ObjectSchemaDiff` and `ArraySchemaDiff`.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property

@@ -1,4 +1,7 @@
-"""A JSON Schema, as the registry asks for it."""
+"""A JSON Schema, as the registry asks for it.
+
+In Confluent's registry: `JsonSchema`.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,10 @@
 """What a schema asks for, by kinds: a string, an object, one of several, and so on.
 
 A schema of JSON Schema is a heap of keywords. Confluent's rules are about schemas of one kind each;
-a schema with keywords of several kinds is one that combines them all."""
+a schema with keywords of several kinds is one that combines them all.
+
+In Confluent's registry: the subclasses of everit's `Schema`.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

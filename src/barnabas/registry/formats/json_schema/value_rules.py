@@ -1,6 +1,9 @@
 """The rules for what stands alone: strings, numbers, enums and constants.
 
-A limit may be lifted or widened; it may not be added or narrowed."""
+A limit may be lifted or widened; it may not be added or narrowed.
+
+In Confluent's registry: `StringSchemaDiff`, `NumberSchemaDiff` and `EnumSchemaDiff`.
+"""
 
 from collections.abc import Mapping
 from decimal import Decimal

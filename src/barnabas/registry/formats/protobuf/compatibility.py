@@ -4,7 +4,10 @@ The rules are those of Confluent's page "Schema Evolution and Compatibility": a 
 go, a required one may not; a type may change only within a group of types that share their form on
 the wire; a message may not go; several fields, or one where others are already, may not move into
 a oneof. Source: https://docs.confluent.io/platform/current/schema-registry/fundamentals/
-schema-evolution.html#protobuf-compatibility-rules. Kinds and words are those of its answers."""
+schema-evolution.html#protobuf-compatibility-rules. Kinds and words are those of its answers.
+
+In Confluent's registry: `SchemaDiff` of the package `protobuf.diff`.
+"""
 
 from collections.abc import Iterator
 from typing import NamedTuple

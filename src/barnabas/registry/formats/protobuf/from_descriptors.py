@@ -1,4 +1,7 @@
-"""Makes elements of a FileDescriptorProto, the form in which compilers and clients hold a file."""
+"""Makes elements of a FileDescriptorProto, the form in which compilers and clients hold a file.
+
+In Confluent's registry: `ProtobufSchema`, made of a `FileDescriptorProto`.
+"""
 
 from collections.abc import Iterable
 

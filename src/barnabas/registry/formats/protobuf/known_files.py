@@ -1,6 +1,9 @@
 """The files that every schema of Protobuf may import without a reference.
 
-Those of Google come with its libraries for Python; Confluent's are a few lines."""
+Those of Google come with its libraries for Python; Confluent's are a few lines.
+
+In Confluent's registry: `ProtobufSchema.KNOWN_DEPENDENCIES`.
+"""
 
 from functools import cache
 from importlib import import_module

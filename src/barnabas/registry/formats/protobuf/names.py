@@ -1,4 +1,7 @@
-"""How Protobuf derives names from names."""
+"""How Protobuf derives names from names.
+
+In Confluent's registry: `ProtobufSchema.toJsonName` and its like.
+"""
 
 __all__ = ["default_json_name", "map_entry_name"]
 

@@ -1,4 +1,7 @@
-"""Brings files of Protobuf into the form in which those that mean the same are equal."""
+"""Brings files of Protobuf into the form in which those that mean the same are equal.
+
+In Confluent's registry: `ProtobufSchema.normalize`.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

@@ -2,7 +2,10 @@
 
 The grammar is that of the language's specification. The parser of ``proto-schema-parser`` stands
 on ANTLR and takes seconds for what a registry must read in milliseconds; a test holds this one to
-its answers."""
+its answers.
+
+In Confluent's registry: `ProtoParser`, from Square's wire.
+"""
 
 from typing import Final
 

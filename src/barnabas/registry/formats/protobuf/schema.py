@@ -1,4 +1,7 @@
-"""A schema of Protobuf, as the registry asks for it."""
+"""A schema of Protobuf, as the registry asks for it.
+
+In Confluent's registry: `ProtobufSchema`.
+"""
 
 import base64
 import binascii

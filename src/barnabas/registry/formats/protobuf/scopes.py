@@ -1,7 +1,10 @@
 """Finds the types that names in files of Protobuf stand for.
 
 A name is looked for in the scope where it is used, then in those around it. Files are known by the
-names under which they are imported; the schema's own file is ""."""
+names under which they are imported; the schema's own file is "".
+
+In Confluent's registry: `Context` of the package `protobuf.diff`.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

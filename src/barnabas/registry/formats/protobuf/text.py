@@ -2,7 +2,10 @@
 
 The form is that of Square's wire, whose parser Confluent uses: comments go, messages stand before
 enums, and the parts of a message are grouped by their kind. Two files that differ only in that get
-the same text, and hence the same id."""
+the same text, and hence the same id.
+
+In Confluent's registry: `ProtobufSchema.canonicalString`.
+"""
 
 from collections.abc import Iterable, Sequence
 

@@ -1,4 +1,7 @@
-"""Makes a FileDescriptorProto of the elements of a file, and has Protobuf's library check it."""
+"""Makes a FileDescriptorProto of the elements of a file, and has Protobuf's library check it.
+
+In Confluent's registry: `ProtobufSchema.toDynamicSchema`.
+"""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence

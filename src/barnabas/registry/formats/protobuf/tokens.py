@@ -1,6 +1,9 @@
 """Cuts the text of a .proto file into tokens.
 
-The tokens are few and the texts may be long, so one regular expression finds them all."""
+The tokens are few and the texts may be long, so one regular expression finds them all.
+
+In Confluent's registry: `SyntaxReader`, from Square's wire.
+"""
 
 import re
 from collections.abc import Sequence
