@@ -29,6 +29,8 @@ from barnabas.coordination.server.settings import ZOO_CFG_REFUSED as COORDINATIO
 from barnabas.coordination.server.settings import ZOO_CFG_WITHOUT_EFFECT as COORDINATION_WITHOUT_EFFECT
 from barnabas.coordination.server.settings import RefusedSetting
 from barnabas.log.settings import TOPIC_REFUSED, TOPIC_SETTINGS, TOPIC_WITHOUT_EFFECT
+from barnabas.registry.settings import REGISTRY_REFUSED, REGISTRY_SETTINGS
+from barnabas.rest.core.settings import REST_REFUSED, REST_SETTINGS
 from barnabas.wire.kafka.api import ApiKey
 
 EXIT_STATUSES = (
@@ -118,7 +120,7 @@ def _default(setting: Setting) -> str:
 
 
 def configuration() -> str:
-    """All properties, under Kafka's and ZooKeeper's names."""
+    """All properties, under the names of Kafka, ZooKeeper, and Confluent's servers."""
     refused = {row.setting.name: row.setting for row in ROWS_REFUSED}
     lines = [
         "# Configuration",
@@ -188,12 +190,42 @@ def configuration() -> str:
         "|---|---|---|",
         *(f"| `{row.name}` | {row.missing} | {_accepted(row)} |" for row in COORDINATION_REFUSED),
         "",
+        "## Schema registry (schema-registry.properties)",
+        "",
+        "`kafkastore.security.protocol`, `kafkastore.sasl.*` and `kafkastore.ssl.*` are [properties of clients](client.md): how "
+        "the registry connects to the brokers.",
+        "",
+        *_settings_table(REGISTRY_SETTINGS),
+        "",
+        "### Refused",
+        "",
+        "The registry does not start with one of these, nor with another unknown name that begins as one that protects does.",
+        "",
+        *_refused_names(REGISTRY_REFUSED),
+        "",
+        "## REST proxy (kafka-rest.properties)",
+        "",
+        "`client.*`, `producer.*`, `consumer.*` and `admin.*` are [properties of clients](client.md), of all or of one kind; "
+        "`schema.registry.*` are those of the registry's client.",
+        "",
+        *_settings_table(REST_SETTINGS),
+        "",
+        "### Refused",
+        "",
+        "The proxy does not start with one of these, nor with another unknown name that begins as one that protects does.",
+        "",
+        *_refused_names(REST_REFUSED),
+        "",
     ]
     return "\n".join(lines)
 
 
 def _accepted(row: RefusedSetting) -> str:
     return ", ".join(f"`{value}`" if value else "empty" for value in sorted(row.harmless))
+
+
+def _refused_names(reasons: Mapping[str, str]) -> list[str]:
+    return ["| name | why |", "|---|---|", *(f"| `{name}` | {reason} |" for name, reason in sorted(reasons.items()))]
 
 
 def _inert_tables() -> list[str]:

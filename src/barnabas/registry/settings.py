@@ -24,7 +24,7 @@ from barnabas.registry.http.settings import HttpSettings
 from barnabas.registry.storage.membership import GroupTimeouts
 from barnabas.registry.storage.settings import StoreSettings
 
-__all__ = ["REGISTRY_SETTINGS", "ServerSettings", "parse_server_settings"]
+__all__ = ["REGISTRY_REFUSED", "REGISTRY_SETTINGS", "ServerSettings", "parse_server_settings"]
 
 _LEVELS = tuple(level.value for level in CompatibilityLevel)
 _PREFIX = "kafkastore."
@@ -87,7 +87,7 @@ _OWN = (
 REGISTRY_SETTINGS = Definitions((*_OWN, *WEB_SETTINGS))
 
 # What an instance of Confluent's with these values protects, or checks, and this one does not.
-_REFUSED = {
+REGISTRY_REFUSED = {
     "kafkastore.topic.skip.validation": "the topic is always checked",
     "enable.fips": "there is no FIPS mode",
     "resource.extension.class": "extensions are Java classes",
@@ -134,11 +134,11 @@ def parse_server_settings(texts: Mapping[str, str], read: Callable[[str], Mappin
     """The settings of a file's texts. Raises `ConfigError`.
 
     ``read`` reads a properties file of users or tokens."""
-    for name, reason in _REFUSED.items():
+    for name, reason in REGISTRY_REFUSED.items():
         if texts.get(name, "").strip().lower() not in _HARMLESS:
             raise ConfigError(f"{name} is not supported: {reason}. Leave it out")
     client = {name.removeprefix(_PREFIX): text for name, text in texts.items() if _is_of_clients(name)}
-    own = {name: text for name, text in texts.items() if name not in _REFUSED and not _is_of_clients(name)}
+    own = {name: text for name, text in texts.items() if name not in REGISTRY_REFUSED and not _is_of_clients(name)}
     values = REGISTRY_SETTINGS.parse(own)
     unknown = check_unsupported_protection(values)
     for name in unknown:

@@ -4,7 +4,7 @@
 ``admin.*`` those of one kind, ``schema.registry.*`` those of the registry's client. What protects
 and is not supported stops the start; what has no effect is named.
 
-Kafka has no counterpart; Confluent's is KafkaRestConfig.
+In Confluent's proxy: KafkaRestConfig.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Definitions, Kind, Setting, Values, at_least, between
 from barnabas.net.web_access import WEB_SETTINGS, WebListener, check_unsupported_protection, parse_listeners
 
-__all__ = ["REST_SETTINGS", "RestSettings", "read_rest_settings"]
+__all__ = ["REST_REFUSED", "REST_SETTINGS", "RestSettings", "read_rest_settings"]
 
 _MB = 1 << 20
 _DAY_MS = 86_400_000
@@ -141,7 +141,7 @@ REST_SETTINGS = Definitions(
 
 _CLIENT_PREFIXES = ("client.", "producer.", "consumer.", "admin.")
 _REGISTRY_PREFIX = "schema.registry."
-_REFUSED = {
+REST_REFUSED = {
     "zookeeper.connect": "the brokers are in bootstrap.servers",
     "api.endpoints.allowlist": "no endpoint can be left out",
     "api.endpoints.blocklist": "no endpoint can be left out",
@@ -207,7 +207,7 @@ class RestSettings:
 
 def read_rest_settings(texts: Mapping[str, str]) -> RestSettings:
     """The settings of a properties file. Raises `ConfigError`."""
-    for name, reason in _REFUSED.items():
+    for name, reason in REST_REFUSED.items():
         if texts.get(name, "").strip():
             raise ConfigError(f"{name} is not supported: {reason}")
     for name in _REFUSED_IF_ON:
