@@ -37,11 +37,13 @@ CUSTOMERS = SHARED / "data" / "customers.csv"
 
 _FILES = {"the reference systems (../shared/reference/apache)": APACHE, "../shared/data/customers.csv": CUSTOMERS}
 _HEADERS = ("zookeeper/zookeeper.h",)
+_PLUGINS = {"rsyslog's omkafka": "rsyslog/omkafka.so", "collectd's write_kafka": "collectd/write_kafka.so"}
+_LIBRARY_DIRS = [*Path("/usr/lib").glob("*-linux-gnu"), Path("/usr/lib"), Path("/usr/lib64")]
 _INCLUDE_DIRS = [*filter(None, os.environ.get("CPATH", "").split(":")), "/usr/local/include", "/usr/include"]
 
 
 def needs(*names: str) -> pytest.MarkDecorator:
-    """Programs on the PATH, or files and C headers that are named in this module."""
+    """Programs on the PATH, or files, C headers and plugins that are named in this module."""
     return pytest.mark.needs(*names)
 
 
@@ -59,6 +61,8 @@ def _exists(name: str) -> bool:
         return _FILES[name].exists()
     if name in _HEADERS:
         return any((Path(directory) / name).exists() for directory in _INCLUDE_DIRS)
+    if name in _PLUGINS:
+        return any((folder / _PLUGINS[name]).exists() for folder in _LIBRARY_DIRS)
     return program(name) is not None
 
 

@@ -26,6 +26,7 @@ TRANSACTIONS = "interop/test_transactions_clients.py"
 MIXED_TRANSACTIONS = "interop/test_transactions_mixed.py"
 ZOOKEEPER_FILES = "interop/test_coordination_apache.py"
 ENSEMBLE = "interop/test_ensemble.py"
+DAEMONS = "interop/test_log_daemons.py"
 ENSEMBLE_CLIENTS = "interop/test_ensemble_clients.py"
 
 PROOFS: dict[str, dict[str, str]] = {
@@ -226,6 +227,17 @@ PROOFS: dict[str, dict[str, str]] = {
         ),
         "every member of an ensemble is replaced by ours and back": (
             f"{ENSEMBLE}::test_every_member_of_a_live_ensemble_of_apaches_is_replaced_by_ours_and_back"
+        ),
+    },
+    "rsyslog's omkafka and imkafka": {
+        "leader and coordinator killed, each line of a file is in a topic once": (
+            f"{DAEMONS}::test_rsyslog_writes_each_line_once_and_reads_all_through_kills"
+        ),
+        "a group reads all of them": f"{DAEMONS}::test_rsyslog_writes_each_line_once_and_reads_all_through_kills",
+    },
+    "collectd's write_kafka": {
+        "each value is in a topic once while its leader is killed": (
+            f"{DAEMONS}::test_collectd_writes_each_value_once_while_the_leader_is_killed"
         ),
     },
     "Spark 4.3 through PySpark": {
