@@ -45,6 +45,7 @@ EXIT_STATUSES = (
     ("1", "rows of outputs differ from what the topics give", "`pipeline verify`"),
     ("1", "no server answers, one does not serve, or there are two leaders", "`zookeeper-status`"),
     ("1", "no cluster runs", "`status`"),
+    ("1", "something is wrong with the cluster or will be", "`doctor`"),
     ("1", "a check or a search found a problem, or no row", "`pipeline check`, `test`, `search`"),
     ("2", "it cannot be typed like this", "all"),
     ("2", "a file cannot be used", "`zookeeper-server-start`, as ZooKeeper's"),
@@ -55,6 +56,11 @@ EXIT_STATUSES = (
         "`overview`, `get-offsets`, `topics --describe`, `consumer-groups --list` and `--describe`, `groups list`, "
         "`configs --describe`, `log-dirs`, `broker-api-versions`, `reassign-partitions --verify`, `delete-records`, "
         "`replica-verification`, `tail --no-follow`, `cat -C -e`, `zookeeper-status`",
+    ),
+    (
+        "3",
+        "the cluster cannot be read, or nothing is wrong in the part that could be read: the answer names the rest",
+        "`doctor`",
     ),
     ("3", "nothing differs, and something could not be verified: the answer names it", "`pipeline verify`"),
     ("130", "Ctrl-C", "all"),

@@ -19,6 +19,7 @@ from barnabas.cli.main import main
 PERF = ("--topic", "t", "--num-records", "1", "--record-size", "1", "--throughput", "-1")
 ARGUMENTS: dict[str, tuple[str, ...]] = {
     "overview": ("--bootstrap-server", "BROKER"),
+    "doctor": ("--bootstrap-server", "BROKER"),
     "tail": ("t", "--bootstrap-server", "BROKER"),
     "cat": ("-L", "-b", "BROKER"),
     "groups": ("list", "--bootstrap-server", "BROKER"),
@@ -71,6 +72,8 @@ WAITING = {
     "transactional-message-copier",
 }
 """They go on until they are stopped, or until their records have been read or written."""
+INCOMPLETE = {"doctor"}
+"""They end with 3 where the cluster cannot be read: their 1 says that something was found."""
 PROMPT_S = 30.0
 
 
@@ -108,7 +111,7 @@ def test_where_nothing_listens_the_error_comes_at_once(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It names the address and asks the question that helps."""
-    assert main(arguments(command, "127.0.0.1:1", tmp_path)) == 1
+    assert main(arguments(command, "127.0.0.1:1", tmp_path)) == (3 if command in INCOMPLETE else 1)
     shown = capsys.readouterr().err
     assert "Error: 127.0.0.1:1 refused the connection: is a broker running there?" in shown.splitlines()
 
@@ -120,7 +123,7 @@ def test_where_nobody_answers_the_error_comes_after_the_time_that_is_given(
     """A server that accepts connections and says nothing is as good as none."""
     option = "--connect-timeout" if command in OWN_TIMEOUT else "--timeout"
     began = time.monotonic()
-    assert main([*arguments(command, silent, tmp_path), option, "0.2"]) == 1
+    assert main([*arguments(command, silent, tmp_path), option, "0.2"]) == (3 if command in INCOMPLETE else 1)
     assert time.monotonic() - began < PROMPT_S
     assert re.search(f"Error: {silent} did not answer within (200|1\\d\\d) ms", capsys.readouterr().err)
 

@@ -62,6 +62,9 @@ COMMANDS = {
         classes=("io.confluent.kafkarest.KafkaRestMain",),
     ),
     "overview": CommandEntry("cluster.overview", "show a cluster at a glance: brokers, topics, groups with their lag"),
+    "doctor": CommandEntry(
+        "cluster.doctor", "say what is wrong with a cluster or will be, and the command that mends it"
+    ),
     "tail": CommandEntry("console.tail", "show the last records of a topic, and those that come"),
     "cat": CommandEntry("console.cat", "copy standard input to a topic, or a topic to standard output, as kcat does"),
     "groups": CommandEntry("groups.groups", "list consumer groups, or move one to another place"),

@@ -6,9 +6,14 @@ In Kafka: `Admin.describeConfigs`.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 from barnabas.client.cluster.admin_connection import AdminConnection
-from barnabas.client.errors import ConfigurationError, ProtocolError, refusal
+from barnabas.client.cluster.each_broker import raise_first
+from barnabas.client.errors import ClientError, ConfigurationError, ProtocolError, refusal
+
+if TYPE_CHECKING:
+    from barnabas.wire.kafka.messages.describe_configs import DescribeConfigsResult
 
 __all__ = [
     "ConfigEntry",
@@ -17,6 +22,7 @@ __all__ = [
     "ResourceType",
     "Synonym",
     "alter_configs",
+    "configs_in_part",
     "describe_configs",
     "name_of_resource",
 ]
@@ -117,13 +123,24 @@ def describe_configs(
     """Every property of each resource, or those of ``names``, by name.
 
     A broker's are asked of itself."""
+    return raise_first(configs_in_part(connection, resources, names=names, synonyms=synonyms))
+
+
+def configs_in_part(
+    connection: AdminConnection,
+    resources: Iterable[Resource],
+    *,
+    names: Sequence[str] | None = None,
+    synonyms: bool = False,
+) -> dict[Resource, list[ConfigEntry] | ClientError]:
+    """The same, with the refusal in place of what may not be read."""
     from barnabas.wire.kafka.messages.describe_configs import (
         DescribeConfigsRequest,
         DescribeConfigsResource,
         DescribeConfigsResponse,
     )
 
-    found: dict[Resource, list[ConfigEntry]] = {}
+    found: dict[Resource, list[ConfigEntry] | ClientError] = {}
     for broker_id, group in _by_broker(resources):
         request = DescribeConfigsRequest(
             resources=[
@@ -138,27 +155,28 @@ def describe_configs(
         )
         response = connection.send(request, DescribeConfigsResponse, broker_id)
         for result in response.results:
-            if result.error_code:
-                raise refusal(
-                    result.error_code,
-                    result.error_message,
-                    about=name_of_resource(result.resource_type, result.resource_name),
-                )
-            found[Resource(ResourceType(result.resource_type), result.resource_name)] = sorted(
-                (
-                    ConfigEntry(
-                        item.name,
-                        item.value,
-                        ConfigSource.of(item.config_source),
-                        item.is_sensitive,
-                        item.read_only,
-                        [Synonym(one.name, one.value, ConfigSource.of(one.source)) for one in item.synonyms],
-                    )
-                    for item in result.configs
-                ),
-                key=lambda entry: entry.name,
-            )
+            found[Resource(ResourceType(result.resource_type), result.resource_name)] = _entries(result)
     return found
+
+
+def _entries(result: "DescribeConfigsResult") -> list[ConfigEntry] | ClientError:
+    if result.error_code:
+        name = name_of_resource(result.resource_type, result.resource_name)
+        return refusal(result.error_code, result.error_message, about=name)
+    return sorted(
+        (
+            ConfigEntry(
+                item.name,
+                item.value,
+                ConfigSource.of(item.config_source),
+                item.is_sensitive,
+                item.read_only,
+                [Synonym(one.name, one.value, ConfigSource.of(one.source)) for one in item.synonyms],
+            )
+            for item in result.configs
+        ),
+        key=lambda entry: entry.name,
+    )
 
 
 _SET = 0
