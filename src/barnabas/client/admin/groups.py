@@ -9,6 +9,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 from barnabas.base.errors import BarnabasError, CorruptDataError
@@ -25,6 +26,7 @@ __all__ = [
     "GroupsFound",
     "alter_group_offsets",
     "ask_coordinators",
+    "assigned_partitions",
     "delete_group",
     "delete_group_offsets",
     "describe_group",
@@ -38,6 +40,7 @@ __all__ = [
 _FETCH_GROUPS_FROM = 8  # the version of OffsetFetch from which it asks for several groups at once
 _GROUPS_TOPIC = "__consumer_offsets"
 _SECOND_LOOK_AFTER_S = 0.25
+_OF_CONSUMERS = ("consumer", "")  # those without a kind only hold offsets
 _LAST_VERSION_WITH_NAMES = 9  # of OffsetFetch and OffsetCommit; later ones name topics by id only
 
 
@@ -102,14 +105,19 @@ class GroupsFound(NamedTuple):
     no broker at present."""
 
 
-def groups_in_part(connection: AdminConnection, states: Sequence[str] = (), types: Sequence[str] = ()) -> GroupsFound:
+def groups_in_part(
+    connection: AdminConnection,
+    states: Sequence[str] = (),
+    types: Sequence[str] = (),
+    protocol_types: Sequence[str] = _OF_CONSUMERS,
+) -> GroupsFound:
     """The same for a reader that does not wait: all brokers are asked at once, and those that
     do not answer are named.
 
     Raises `ConnectError` when none answers.
     """
     leaderless = _partitions_without_leader(connection)
-    answers = _ask_for_groups(connection, states, types)
+    answers = _ask_for_groups(connection, states, types, protocol_types)
     found: list[GroupListing] = []
     coordinators: dict[str, int] = {}
     unreachable: dict[int, ClientError] = {}
@@ -127,18 +135,25 @@ def groups_in_part(connection: AdminConnection, states: Sequence[str] = (), type
 
 
 def _ask_for_groups(
-    connection: AdminConnection, states: Sequence[str], types: Sequence[str]
+    connection: AdminConnection,
+    states: Sequence[str],
+    types: Sequence[str],
+    protocol_types: Sequence[str] = _OF_CONSUMERS,
 ) -> dict[int, list[GroupListing] | ClientError]:
     """The groups of each broker, or why it does not list them; all are asked at once."""
     return ask_each(
         connection,
         [broker.id for broker in connection.describe_cluster().brokers],
-        lambda asking, broker_id: _list_groups_of(asking, broker_id, states, types),
+        lambda asking, broker_id: _list_groups_of(asking, broker_id, states, types, protocol_types),
     )
 
 
 def _list_groups_of(
-    connection: AdminConnection, broker_id: int, states: Sequence[str], types: Sequence[str]
+    connection: AdminConnection,
+    broker_id: int,
+    states: Sequence[str],
+    types: Sequence[str],
+    protocol_types: Sequence[str],
 ) -> list[GroupListing]:
     """The groups that a broker coordinates."""
     from barnabas.wire.kafka.messages.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -150,12 +165,11 @@ def _list_groups_of(
     response = connection.retry(attempt, lambda answer: [answer.error_code])
     if response.error_code:
         raise refusal(response.error_code)
-    # Groups of other kinds (Connect's workers) share the coordinator; those without
-    # a kind only hold offsets.
+    # Groups of other kinds (Connect's workers) share the coordinator.
     return [
         GroupListing(group.group_id, group.protocol_type, group.group_state, group.group_type)
         for group in response.groups
-        if group.protocol_type in ("consumer", "")
+        if group.protocol_type in protocol_types
     ]
 
 
@@ -297,15 +311,16 @@ def _describe_classic_group(connection: AdminConnection, group_id: str, coordina
             member.group_instance_id,
             member.client_id,
             member.client_host,
-            _assigned(member.member_assignment),
+            assigned_partitions(member.member_assignment),
         )
         for member in group.members
     ]
     return GroupDescription(group_id, group.group_state, group.protocol_data, coordinator, members)
 
 
-def _assigned(data: bytes) -> list[TopicPartition]:
-    """The partitions in a member's assignment.
+@lru_cache(maxsize=4096)  # an assignment stays until the group's next rebalance
+def assigned_partitions(data: bytes) -> list[TopicPartition]:
+    """The partitions in a member's assignment, not to be changed.
 
     None while the group is rebalancing, or in a form of its own."""
     from barnabas.wire.kafka.consumer_protocol import decode_assignment
