@@ -183,6 +183,11 @@ def trials(seeds: str) -> dict[str, Trial]:
             "Connect's sources and Debezium write each line and row once; worker and coordinator killed in a transaction",
             ("tests/strangers/test_connect.py",),
         ),
+        "connect and streams": Trial(
+            "Connect's workers and Streams' instances are killed, and brokers under them: every result is exact (two releases)",
+            ("tests/interop/test_connect_workers.py", "tests/interop/test_streams_shop.py"),
+            {"BARNABAS_LONG": 1},
+        ),
         "types": Trial(
             "every type in every output, read back by others, is the same in 27 combinations of zones",
             ("tests/spark/test_type_matrix.py",),
