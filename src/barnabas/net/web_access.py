@@ -22,7 +22,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from barnabas.base.errors import BarnabasError, ConfigError
-from barnabas.base.settings import Kind, Setting, Values, one_of
+from barnabas.base.settings import Kind, Setting, Values, at_least, one_of
 from barnabas.net.ssl_contexts import TLS_PROTOCOLS, SslSettings, server_context
 from barnabas.security.key_stores import KeyStore, check_store_type
 
@@ -71,6 +71,14 @@ WEB_SETTINGS = (
     Setting("authentication.realm", Kind.STRING, "Barnabas", "The realm in the answer 401"),
     Setting("authentication.users.file", Kind.STRING, "", "With BASIC: a properties file of users and their passwords"),
     Setting("authentication.tokens.file", Kind.STRING, "", "With BEARER: a properties file of users and their tokens"),
+    Setting("server.connection.limit", Kind.INT, "5000", "The most connections at once; 0: no limit", at_least(0)),
+    Setting(
+        "idle.timeout.ms",
+        Kind.INT,
+        "30000",
+        "After it a connection is closed that has no whole head of a request",
+        at_least(10),
+    ),
 )
 """What a web server's properties file may have besides its own."""
 

@@ -235,4 +235,6 @@ def _http_settings(values: Values) -> HttpSettings:
         group_id=values["schema.registry.group.id"],
         is_read_only=values["read.only"],
         read_only_users=read_only_users,
+        connection_limit=values["server.connection.limit"],
+        idle_timeout_ms=values["idle.timeout.ms"],
     )

@@ -12,6 +12,7 @@ from aiohttp import web
 from barnabas.client.consumer.consumer import Consumer
 from barnabas.client.producer.producer import Producer
 from barnabas.net.web_access import WebListener, read_web_access, web_tls
+from barnabas.net.web_server import WebServer
 from barnabas.rest.backends import Backends
 from barnabas.rest.clients.schema_codecs import registry_requests
 from barnabas.rest.core.settings import read_rest_settings
@@ -25,9 +26,7 @@ __all__ = ["RestServer"]
 
 logger = logging.getLogger("barnabas.rest")
 
-_END_S = 5.0
 _CHECK_S = 1.0
-_BACKLOG = 1024
 
 
 class RestServer:
@@ -42,7 +41,7 @@ class RestServer:
         self._access = None if propagates else read_web_access(settings.values, read)
         self._tls = web_tls(settings.values, settings.listeners)
         registry_requests(settings.registry, None)
-        self._runner: web.AppRunner | None = None
+        self._server: WebServer | None = None
         self._backends: Backends | None = None
         self.listeners: list[WebListener] = []
         """Where it listens, after `start`."""
@@ -64,23 +63,18 @@ class RestServer:
             add_version_2_resources(app.router)
             add_version_2_produce(app.router)
             add_consumers(app.router)
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=_END_S)
-        await self._runner.setup()
+        server = self._server = WebServer(
+            app, self.settings["server.connection.limit"], self.settings.seconds("idle.timeout.ms")
+        )
         try:
-            for listener in self.settings.listeners:
-                await self._listen(listener)
+            ports = server.bind(self.settings.listeners)
+            await server.listen(self._tls)
         except BaseException:
             await self.close()
             raise
-
-    async def _listen(self, listener: WebListener) -> None:
-        assert self._runner is not None
-        tls = self._tls if listener.scheme == "https" else None
-        site = web.TCPSite(self._runner, listener.host or None, listener.port, ssl_context=tls, backlog=_BACKLOG)
-        await site.start()
-        port = self._runner.addresses[-1][1]
-        self.listeners.append(listener._replace(port=port))
-        logger.info("REST proxy listens on %s", self.listeners[-1])
+        for listener, port in zip(self.settings.listeners, ports, strict=True):
+            self.listeners.append(listener._replace(port=port))
+            logger.info("REST proxy listens on %s", self.listeners[-1])
 
     async def close(self) -> None:
         """End all requests, leave the groups, and wait for records under way."""
@@ -88,8 +82,8 @@ class RestServer:
         if backends is None:
             return
         backends.end_streams()
-        if self._runner is not None:
-            await self._runner.cleanup()
+        if self._server is not None:
+            await self._server.close()
         await backends.close()
 
 

@@ -9,9 +9,8 @@ In Confluent's registry: `SchemaRegistryRestApplication`.
 
 import asyncio
 import logging
-import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from functools import partial
 from typing import Protocol
@@ -20,6 +19,7 @@ from aiohttp import web
 
 from barnabas import __version__
 from barnabas.net.web_access import UnauthorizedError, WebAccess, WebListener
+from barnabas.net.web_server import WebServer
 from barnabas.registry.core.decisions import Answer, Decision
 from barnabas.registry.errors import ErrorCode, RegistryError
 from barnabas.registry.http.content import (
@@ -44,9 +44,6 @@ logger = logging.getLogger(__name__)
 _user: ContextVar[str | None] = ContextVar("user", default=None)
 """The user of the request that the running task serves."""
 _WITH_BODY = frozenset(("POST", "PUT"))
-_BACKLOG = 1024
-_KEEP_ALIVE_S = 75.0
-_SHUTDOWN_S = 5.0
 _BODY_TIMEOUT_S = 30.0
 
 
@@ -79,43 +76,21 @@ class HttpService:
         self._settings = settings
         self._rights = rights
         self._forwarding = LeaderForwarding(settings, leader_tls)
-        self._sockets: list[tuple[WebListener, socket.socket]] = []
-        """What is bound, and does not listen yet."""
-        self._runner = web.AppRunner(
-            self._application(),
-            handle_signals=False,
-            access_log=None,
-            keepalive_timeout=_KEEP_ALIVE_S,
-            shutdown_timeout=_SHUTDOWN_S,
-        )
+        self._server = WebServer(self._application(), settings.connection_limit, settings.idle_timeout_ms / 1000)
 
     def bind(self, listeners: Sequence[WebListener]) -> list[int]:
         """Take the addresses, at which nothing is answered yet; returns the port of each listener.
 
         Raises OSError."""
-        ports = []
-        for listener in listeners:
-            port = listener.port
-            for made in _bound(listener.host, port):
-                self._sockets.append((listener, made))
-                port = port or int(made.getsockname()[1])
-            ports.append(port)
-        return ports
+        return self._server.bind(listeners)
 
     async def listen(self, tls: ssl.SSLContext | None) -> None:
         """Answer requests."""
-        await self._runner.setup()
-        while self._sockets:
-            listener, made = self._sockets[0]
-            context = tls if listener.scheme == "https" else None
-            await web.SockSite(self._runner, made, ssl_context=context, backlog=_BACKLOG).start()
-            del self._sockets[0]
+        await self._server.listen(tls)
 
     async def close(self) -> None:
         """Answer what is under way, and end."""
-        while self._sockets:
-            self._sockets.pop()[1].close()
-        await self._runner.cleanup()
+        await self._server.close()
         await self._forwarding.close()
 
     def _application(self) -> web.Application:
@@ -276,24 +251,6 @@ class HttpService:
         """As Confluent's `ServerClusterId`."""
         clusters = {"kafka-cluster": self._store.cluster_id, "schema-registry-cluster": self._settings.group_id}
         return {"scope": {"path": [], "clusters": clusters}, "id": ""}
-
-
-def _bound(host: str, port: int) -> Iterator[socket.socket]:
-    """A socket for each address of a host; all of them have the port of the first."""
-    flags = socket.AI_PASSIVE if not host else 0
-    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=flags)
-    for family, kind, protocol, _, address in dict.fromkeys(found):
-        made = socket.socket(family, kind, protocol)
-        try:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            made.bind((address[0], port, *address[2:]))
-        except BaseException:
-            made.close()
-            raise
-        port = port or made.getsockname()[1]
-        yield made
 
 
 def _answer(operation: RestOperation, answer: Answer, content_type: str) -> web.Response:

@@ -24,3 +24,7 @@ class HttpSettings:
     """Whether this instance refuses all that writes."""
     read_only_users: frozenset[str] = frozenset()
     """Users who may only read."""
+    connection_limit: int = 5000
+    """The most connections at once (``server.connection.limit``); 0: no limit."""
+    idle_timeout_ms: int = 30_000
+    """How long a connection lives without the whole head of a request."""
