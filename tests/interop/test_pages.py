@@ -42,6 +42,7 @@ OTHER_TESTS = {
     "how-to/switch-security-on.md": "interop/test_secured_pages.py",
     "how-to/rest-proxy.md": "interop/test_rest_proxy.py",
     "how-to/schema-registry.md": "interop/test_registry_page.py",
+    "how-to/connect-and-streams.md": "interop/test_streams_shop.py",
     "how-to/pipelines.md": "spark/test_spark_pages.py",
     "how-to/pipeline-outputs.md": "spark/test_spark_pages.py",
     "how-to/pipeline-flows.md": "spark/test_spark_pages.py",

@@ -23,6 +23,7 @@ from barnabas.client.admin.offsets import EARLIEST, LATEST
 from barnabas.testing import ProcessCluster
 from support.mixed import is_long
 from support.needs import needs_reference
+from support.pages import DOCS, file_of
 from support.ports import free_ports
 from support.reference import apache_command
 from support.servers import barnabas
@@ -34,6 +35,7 @@ from support.waiting import eventually
 pytestmark = [pytest.mark.interop, pytest.mark.java, needs_reference, pytest.mark.fault, pytest.mark.timeout(600)]
 
 PROGRAM = Path(__file__).parents[1] / "other_languages" / "java" / "streams" / "Shop.java"
+PAGE = DOCS / "how-to" / "connect-and-streams.md"
 VERSIONS = ("3.9.1", "4.4.0") if is_long() else ("3.9.1",)
 OUTPUTS = ("word-counts", "named-orders", "paid-orders", "tumbling-counts", "hopping-counts", "session-counts")
 LIMIT_S = 150
@@ -91,22 +93,16 @@ class Application:
         """One more."""
         (port,) = free_ports(1)
         properties = self._directory / f"{port}.properties"
+        # The last line of a name counts.
         properties.write_text(
-            f"""application.id=shop
+            file_of(PAGE, "streams.properties")
+            + f"""bootstrap.servers={self._bootstrap}
 application.server=127.0.0.1:{port}
-bootstrap.servers={self._bootstrap}
-processing.guarantee=exactly_once_v2
-num.standby.replicas=1
-replication.factor=3
-num.stream.threads=1
 state.dir={self._directory / f"state-{port}"}
 commit.interval.ms=200
 repartition.purge.interval.ms=500
 statestore.cache.max.bytes=0
 auto.offset.reset=earliest
-session.timeout.ms=6000
-heartbeat.interval.ms=1000
-acceptable.recovery.lag=1000
 """
         )
         command = ["java", "-Xmx256M", "-XX:TieredStopAtLevel=1", "-cp", self._classpath, "Shop", properties, port]

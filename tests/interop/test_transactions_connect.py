@@ -15,6 +15,7 @@ import pytest
 from barnabas.client import Admin
 from barnabas.testing import ProcessCluster
 from support.needs import needs_reference
+from support.pages import DOCS, file_of
 from support.ports import free_ports
 from support.reference import apache_command, apache_tool
 from support.transaction_copies import make, read_committed
@@ -22,6 +23,7 @@ from support.waiting import eventually
 
 pytestmark = [pytest.mark.interop, pytest.mark.java, needs_reference, pytest.mark.timeout(600)]
 
+PAGE = DOCS / "how-to" / "connect-and-streams.md"
 PROBE = Path(__file__).parents[1] / "support" / "MirrorProbe.java"
 RECORDS = 3000
 MORE = 500
@@ -38,15 +40,12 @@ def mirror_maker(directory: Path, source: str, target: str) -> Iterator[subproce
     Heartbeats go to both sides, as they do unless set."""
     (port,) = free_ports(1)
     properties = directory / "mm2.properties"
+    # The last line of a name counts.
     properties.write_text(
-        f"""clusters=a,b
-a.bootstrap.servers={source}
+        file_of(PAGE, "mm2.properties")
+        + f"""a.bootstrap.servers={source}
 b.bootstrap.servers={target}
-a->b.enabled=true
 a->b.topics=numbers
-b->a.enabled=false
-b.exactly.once.source.support=enabled
-dedicated.mode.enable.internal.rest=true
 listeners=http://127.0.0.1:{port}
 replication.factor=1
 offset-syncs.topic.replication.factor=1
@@ -57,12 +56,13 @@ config.storage.replication.factor=1
 status.storage.replication.factor=1
 offset.storage.partitions=2
 status.storage.partitions=2
+session.timeout.ms=6000
+heartbeat.interval.ms=1000
 refresh.topics.interval.seconds=2
 refresh.groups.interval.seconds=2
 sync.topic.configs.interval.seconds=2
 emit.checkpoints.interval.seconds=1
 emit.heartbeats.interval.seconds=1
-sync.group.offsets.enabled=true
 sync.group.offsets.interval.seconds=1
 """
     )

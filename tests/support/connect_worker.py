@@ -1,4 +1,5 @@
-"""Workers of Apache's Kafka Connect in distributed mode, with exactly-once support for sources."""
+"""Workers of Apache's Kafka Connect in distributed mode, with exactly-once support for sources and
+the settings of the page for users."""
 
 import contextlib
 import json
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from support.pages import DOCS, file_of
 from support.ports import free_ports
 from support.reference import apache_command
 from support.transaction_kills import Program, running
@@ -17,6 +19,8 @@ from support.waiting import eventually
 
 __all__ = ["Worker", "starting_worker", "worker"]
 
+_PAGE = DOCS / "how-to" / "connect-and-streams.md"
+_TEXT = "org.apache.kafka.connect.storage.StringConverter"
 _LIMIT_S = 180
 _NO_ANSWER = 0
 
@@ -105,26 +109,21 @@ def starting_worker(
     Workers with one cluster form a group; ``plugins`` is a folder with one for each plugin."""
     (port,) = free_ports(1)
     properties = directory / f"worker-{port}.properties"
+    lines = {
+        "bootstrap.servers": bootstrap,
+        "listeners": f"http://127.0.0.1:{port}",
+        "key.converter": _TEXT,
+        "value.converter": _TEXT,
+        "offset.storage.partitions": 1,
+        "status.storage.partitions": 1,
+        "offset.flush.interval.ms": 500,
+        "plugin.discovery": "service_load",
+        **({"plugin.path": plugins} if plugins else {}),
+        **(settings or {}),
+    }
+    # The last line of a name counts.
     properties.write_text(
-        f"""bootstrap.servers={bootstrap}
-group.id=connect
-listeners=http://127.0.0.1:{port}
-exactly.once.source.support=enabled
-key.converter=org.apache.kafka.connect.storage.StringConverter
-value.converter=org.apache.kafka.connect.storage.StringConverter
-config.storage.topic=connect-configs
-offset.storage.topic=connect-offsets
-offset.storage.partitions=1
-status.storage.topic=connect-status
-status.storage.partitions=1
-offset.flush.interval.ms=500
-session.timeout.ms=6000
-heartbeat.interval.ms=1000
-scheduled.rebalance.max.delay.ms=0
-plugin.discovery=service_load
-"""
-        + (f"plugin.path={plugins}\n" if plugins else "")
-        + "".join(f"{name}={value}\n" for name, value in (settings or {}).items())
+        file_of(_PAGE, "worker.properties") + "".join(f"{name}={value}\n" for name, value in lines.items())
     )
     command = apache_command(
         "tool", "--version", version, "org.apache.kafka.connect.cli.ConnectDistributed", properties

@@ -70,6 +70,12 @@ def blocks(page: Path) -> list[Block]:
     return found
 
 
+def file_of(page: Path, name: str) -> str:
+    """A file that a page shows."""
+    (text,) = (block.text for block in blocks(page) if block.file == name)
+    return text
+
+
 def commands_of(block: Block) -> list[Command]:
     """The commands of a block; what is not marked as a console is an excerpt."""
     if block.language != "console":
