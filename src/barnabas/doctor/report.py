@@ -5,17 +5,18 @@ In Kafka: nothing.
 
 import shlex
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from barnabas.base.ids import TopicPartition
 from barnabas.doctor.diagnosis import AppliedRule, Diagnosis, RuleOutcome
 from barnabas.doctor.finding import Danger, Finding, MendingCommand
 from barnabas.doctor.rules.registration import DoctorRule
+from barnabas.doctor.words import some
 
-__all__ = ["command_text", "diagnosis_document", "list_of_rules", "report_lines"]
+__all__ = ["command_text", "diagnosis_document", "list_of_rules", "reassignment_document", "report_lines"]
 
 WIDTH = 80
-_MAX_GAPS = 3
 
 
 def report_lines(diagnosis: Diagnosis, connection: Sequence[str]) -> Iterator[str]:
@@ -80,9 +81,9 @@ def _summary(diagnosis: Diagnosis) -> Iterator[str]:
     yield from _wrapped(f"{found}; {checked} of {len(diagnosis.checks)} rules were checked.", "", "")
     for outcome in (RuleOutcome.NOT_CHECKED, RuleOutcome.NOT_APPLICABLE):
         for reason, names in _by_reason(by_outcome[outcome]).items():
-            yield from _wrapped(f"{outcome.value.capitalize()}: {', '.join(names)}: {reason}.", "", "  ")
+            yield from _wrapped(f"{outcome.value.capitalize()}: {some(names)}: {reason}.", "", "  ")
     for line, names in _gaps(diagnosis.checks).items():
-        yield from _wrapped(f"Checked in part: {', '.join(names)}: {line}.", "", "  ")
+        yield from _wrapped(f"Checked in part: {some(names)}: {line}.", "", "  ")
 
 
 def _by_reason(checks: Iterable[AppliedRule]) -> dict[str, list[str]]:
@@ -99,9 +100,7 @@ def _gaps(checks: Iterable[AppliedRule]) -> dict[str, list[str]]:
         for gap in check.gaps:
             subjects.setdefault(gap.absent.reason, []).append(gap.subject)
         for reason, names in subjects.items():
-            more = len(names) - _MAX_GAPS
-            shown = ", ".join(names[:_MAX_GAPS]) + (f" and {more} more" if more > 0 else "")
-            found.setdefault(f"{shown} not seen ({reason})", []).append(check.rule.name)
+            found.setdefault(f"{some(names)} not seen ({reason})", []).append(check.rule.name)
     return found
 
 
@@ -137,6 +136,17 @@ def diagnosis_document(diagnosis: Diagnosis, connection: Sequence[str]) -> dict[
             for check in diagnosis.checks
         ],
         "complete": not diagnosis.is_incomplete,
+    }
+
+
+def reassignment_document(moves: Mapping[TopicPartition, Sequence[int]]) -> dict[str, Any]:
+    """Moves as the file that `reassign-partitions` takes."""
+    return {
+        "version": 1,
+        "partitions": [
+            {"topic": each.topic, "partition": each.partition, "replicas": list(replicas)}
+            for each, replicas in sorted(moves.items())
+        ],
     }
 
 

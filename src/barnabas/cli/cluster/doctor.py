@@ -6,10 +6,13 @@ wrong in what could be read while something could not.
 """
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from barnabas.base.hints import did_you_mean
+from barnabas.base.ids import TopicPartition
 from barnabas.cli.connection.connect import connect
 from barnabas.cli.connection.properties import properties_file
 from barnabas.cli.options.tool_parser import ToolParser, add_connection_options, add_output_option, seconds
@@ -23,9 +26,10 @@ from barnabas.doctor.diagnosis import Diagnosis, diagnose
 from barnabas.doctor.evidence.cluster import BrokersPart, TopicsPart
 from barnabas.doctor.evidence.part import Absent, Evidence
 from barnabas.doctor.reading import Sources, read_evidence
-from barnabas.doctor.report import diagnosis_document, list_of_rules, report_lines
+from barnabas.doctor.report import diagnosis_document, list_of_rules, reassignment_document, report_lines
 from barnabas.doctor.rules import ALL_RULES
 from barnabas.doctor.rules.registration import DoctorRule
+from barnabas.doctor.words import counted
 
 __all__ = ["main"]
 
@@ -52,6 +56,8 @@ def main(argv: list[str]) -> int:
         print_error(f"Error: {unread[0].reason}")
         return INCOMPLETE
     diagnosis = diagnose(evidence, rules)
+    if given.plan:
+        _write_plan(given.plan, diagnosis)
     _show(diagnosis, _connection_options(given), as_json=given.output == "json")
     return 1 if diagnosis.findings else INCOMPLETE if diagnosis.is_incomplete else 0
 
@@ -67,6 +73,7 @@ def _parser() -> ToolParser:
     add("--only", action="append", default=[], metavar="RULE", help="apply this rule only; may be repeated")
     add("--ignore", action="append", default=[], metavar="RULE", help="do not apply this rule; may be repeated")
     add("--over", type=seconds, default=0.0, metavar="S", help="read twice, S seconds apart, and judge what grows")
+    add("--plan", metavar="FILE", help="write the moves that mend the findings, for reassign-partitions")
     add("--list-rules", action="store_true", help="list the rules and end")
     add_output_option(parser)
     return parser
@@ -103,6 +110,15 @@ def _show(diagnosis: Diagnosis, connection: Sequence[str], *, as_json: bool) -> 
         return
     for line in report_lines(diagnosis, connection):
         print(painted(Style.HEADER, line, sys.stdout) if line.isupper() else line)
+
+
+def _write_plan(path: str, diagnosis: Diagnosis) -> None:
+    """The moves of all findings; of several for a partition that of the most dangerous one."""
+    moves: dict[TopicPartition, tuple[int, ...]] = {}
+    for finding in diagnosis.findings:
+        moves = {**finding.moves, **moves}
+    Path(path).write_text(json.dumps(reassignment_document(moves), indent=2) + "\n")
+    print(f"{path}: {counted(len(moves), 'move', 'moves')} of replicas", file=sys.stderr)
 
 
 def _list_rules(*, as_json: bool) -> None:

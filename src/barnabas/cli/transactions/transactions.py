@@ -22,8 +22,8 @@ from barnabas.cli.options.tool_parser import ToolParser
 from barnabas.cli.output.tables import aligned, print_json
 from barnabas.cli.output.terminal import print
 from barnabas.cli.transactions.actions import RunAction, add_action, add_actions
-from barnabas.cli.transactions.hanging import HangingTransaction, find_hanging
 from barnabas.client.admin.active_producers import describe_producers, describe_producers_of
+from barnabas.client.admin.hanging_transactions import HangingTransaction, find_hanging
 from barnabas.client.admin.transactions import (
     abort_transaction,
     describe_transaction,

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from barnabas.base.ids import TopicPartition
 from barnabas.client.admin.topics import describe_topics, no_leader
 from barnabas.client.cluster.admin_connection import AdminConnection
-from barnabas.client.errors import refusal
+from barnabas.client.cluster.each_broker import raise_first
+from barnabas.client.errors import ClientError, refusal
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.describe_producers import (
     DescribeProducersRequest,
@@ -18,7 +19,7 @@ from barnabas.wire.kafka.messages.describe_producers import (
     TopicRequest,
 )
 
-__all__ = ["ActiveProducer", "describe_producers", "describe_producers_of", "leader_of"]
+__all__ = ["ActiveProducer", "describe_producers", "describe_producers_of", "leader_of", "producers_in_part"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,13 @@ def describe_producers_of(
     connection: AdminConnection, broker_id: int, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, list[ActiveProducer]]:
     """The producers of partitions that one broker has a replica of; raises the first error."""
+    return raise_first(producers_in_part(connection, broker_id, partitions))
+
+
+def producers_in_part(
+    connection: AdminConnection, broker_id: int, partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, list[ActiveProducer] | ClientError]:
+    """The same, with the refusal in place of what may not be read."""
     topics: dict[str, TopicRequest] = {}
     for name, index in partitions:
         topics.setdefault(name, TopicRequest(name=name)).partition_indexes.append(index)
@@ -70,9 +78,9 @@ def describe_producers_of(
     }
 
 
-def _producers(topic: str, found: PartitionResponse) -> list[ActiveProducer]:
+def _producers(topic: str, found: PartitionResponse) -> list[ActiveProducer] | ClientError:
     if found.error_code:
-        raise refusal(found.error_code, found.error_message, about=f"partition {topic}-{found.partition_index}")
+        return refusal(found.error_code, found.error_message, about=f"partition {topic}-{found.partition_index}")
     return [
         ActiveProducer(
             state.producer_id,

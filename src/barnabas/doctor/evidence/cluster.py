@@ -62,6 +62,11 @@ class BrokersPart(EvidencePart):
         """Those that answered."""
         return [view for view in self.views.values() if view.error is None]
 
+    @property
+    def racks(self) -> Mapping[int, str | None]:
+        """The rack of each broker that answered."""
+        return {view.broker_id: view.rack for view in self.alive}
+
 
 @dataclass(frozen=True, kw_only=True)
 class TopicsPart(EvidencePart):

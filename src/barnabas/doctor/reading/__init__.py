@@ -1,4 +1,4 @@
-"""ClusterReading the evidence: a function for each part, registered by a decorator.
+"""Reading the evidence: a function for each part, registered by a decorator.
 
 A module with readers is named in ``_MODULES``.
 
@@ -9,12 +9,12 @@ from collections.abc import Iterable
 
 from barnabas.doctor.evidence.part import Evidence, EvidencePart
 from barnabas.doctor.evidence.storage import EarlierStoragePart
-from barnabas.doctor.reading import cluster, storage
+from barnabas.doctor.reading import cluster, metrics, records, storage
 from barnabas.doctor.reading.registration import ClusterReading, Sources
 
 __all__ = ["ClusterReading", "Sources", "read_evidence"]
 
-_MODULES = (cluster, storage)
+_MODULES = (cluster, storage, metrics, records)
 
 
 def read_evidence(sources: Sources, kinds: Iterable[type[EvidencePart]]) -> Evidence:

@@ -13,7 +13,8 @@ from barnabas.client.cluster.each_broker import ask_each
 from barnabas.client.errors import ClientError
 from barnabas.doctor.evidence.cluster import BrokersPart, BrokerView, MomentPart, TopicsPart
 from barnabas.doctor.evidence.configs import JUDGED_SETTINGS, BrokerConfigsPart, TopicConfigsPart
-from barnabas.doctor.evidence.part import Gap
+from barnabas.doctor.evidence.part import Absent, Gap, Why
+from barnabas.doctor.evidence.storage import LogDirsPart
 from barnabas.doctor.reading.registration import ClusterReading, UnreadError, absent_for, reads
 from barnabas.wire.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.wire.kafka.messages.metadata import MetadataRequest, MetadataResponse
@@ -21,6 +22,7 @@ from barnabas.wire.kafka.messages.metadata import MetadataRequest, MetadataRespo
 __all__ = ["read_broker_configs", "read_broker_views", "read_moment", "read_topic_configs", "read_topics"]
 
 _KRAFT_FEATURE = "metadata.version"
+_DESCRIBE_TOPIC = "Describe on the topic"
 _TOPIC_RIGHT = "DescribeConfigs on the topic"
 _BROKER_RIGHT = "DescribeConfigs on the cluster"
 
@@ -70,10 +72,20 @@ def _view(connection: AdminConnection, member: Broker) -> BrokerView:
     )
 
 
-@reads(right="Describe on the topics")
+@reads(right=_DESCRIBE_TOPIC)
 def read_topics(reading: ClusterReading) -> TopicsPart:
-    """All topics. BrokersPart leave out those that the user may not describe, and do not say so."""
-    return TopicsPart(topics=tuple(describe_topics(reading.connection)))
+    """All topics. Brokers leave out those that the user may not describe, and do not say so; the
+    log dirs show that there are some."""
+    topics = tuple(describe_topics(reading.connection))
+    log_dirs = reading.get(LogDirsPart)
+    if isinstance(log_dirs, Absent):
+        hidden = f"topics that this user may not describe are not seen, and how many is not known: {log_dirs.reason}"
+        gaps = (Gap("some topics", Absent(log_dirs.why, hidden)),) if log_dirs.why is Why.NO_RIGHT else ()
+        return TopicsPart(topics=topics, gaps=gaps)
+    seen = {topic.name for topic in topics}
+    stored = {each.topic for dirs in log_dirs.dirs.values() for log_dir in dirs for each in log_dir.replicas}
+    right = Absent(Why.NO_RIGHT, f"the right {_DESCRIBE_TOPIC} is missing")
+    return TopicsPart(topics=topics, gaps=tuple(Gap(f"topic {name}", right) for name in sorted(stored - seen)))
 
 
 @reads(right=_TOPIC_RIGHT)

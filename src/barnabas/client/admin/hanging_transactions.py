@@ -19,7 +19,7 @@ from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.client.errors import RefusedError, refusal
 from barnabas.wire.kafka.errors import ErrorCode
 
-__all__ = ["HangingTransaction", "find_hanging"]
+__all__ = ["HangingTransaction", "find_hanging", "partitions_to_be_marked"]
 
 _AT_ONCE = 500
 
@@ -52,7 +52,7 @@ def find_hanging(
         for producer in producers
         if producer.transaction_start_offset is not None and producer.last_timestamp_ms < older_than_ms
     ]
-    expected = _expected(connection, {each.producer.producer_id for each in candidates})
+    expected = partitions_to_be_marked(connection, {each.producer.producer_id for each in candidates})
     return sorted(
         (each for each in candidates if each.topic_partition not in expected.get(each.producer.producer_id, ())),
         key=lambda each: (each.topic_partition, each.producer.transaction_start_offset),
@@ -87,7 +87,7 @@ def _partitions(
     return asked
 
 
-def _expected(connection: AdminConnection, producer_ids: Iterable[int]) -> dict[int, set[TopicPartition]]:
+def partitions_to_be_marked(connection: AdminConnection, producer_ids: Iterable[int]) -> dict[int, set[TopicPartition]]:
     """The partitions in which the coordinators will still write markers, by producer id."""
     wanted = sorted(producer_ids)
     if not wanted:
