@@ -171,17 +171,59 @@ def trials(seeds: str) -> dict[str, Trial]:
             ("tests/interop/test_refused_rights.py::test_acls_prints_what_apaches_tool_prints",),
             {"BARNABAS_LONG": 1},
         ),
-        "strangers in python": Trial(
+        "faststream-quix": Trial(
             "frameworks in Python that are killed in the middle of a transaction process each record once",
             ("tests/strangers/test_python_frameworks.py",),
         ),
-        "strangers in java": Trial(
-            "Spring Kafka and Flink copy each record once; program and coordinator killed in a transaction",
-            ("tests/strangers/test_java_frameworks.py",),
+        "spring-kafka": Trial(
+            "a listener copies each record once; program and coordinator killed in a transaction",
+            ("tests/strangers/test_java_frameworks.py::test_a_killed_listener_of_spring_copies_each_record_once",),
         ),
-        "strangers in connect": Trial(
-            "Connect's sources and Debezium write each line and row once; worker and coordinator killed in a transaction",
-            ("tests/strangers/test_connect.py",),
+        "flink": Trial(
+            "a job copies each record once; job and coordinator killed in a transaction",
+            ("tests/strangers/test_java_frameworks.py::test_a_killed_job_of_flink_copies_each_record_once",),
+        ),
+        "pekko": Trial(
+            "a stream copies each record once; program and coordinator killed in a transaction",
+            ("tests/strangers/test_java_frameworks.py::test_a_killed_stream_of_pekko_copies_each_record_once",),
+        ),
+        "camel-vertx": Trial(
+            "Apache Camel and Vert.x copy each record at least once; program, leader and coordinator killed",
+            ("tests/strangers/test_repeated_copies.py::"
+             "test_a_killed_framework_in_java_copies_each_record_at_least_once",),
+        ),
+        "watermill-bytewax": Trial(
+            "Watermill and Bytewax copy each record at least once; program, leader and coordinator killed",
+            ("tests/strangers/test_repeated_copies.py::"
+             "test_a_killed_router_of_watermill_copies_each_message_at_least_once",
+             "tests/strangers/test_repeated_copies.py::"
+             "test_a_killed_dataflow_of_bytewax_copies_each_record_at_least_once"),
+        ),
+        "celery": Trial(
+            "tasks of Celery run at least once; worker, leader and coordinator killed",
+            ("tests/strangers/test_python_systems.py::"
+             "test_celerys_tasks_run_at_least_once_through_kills_of_worker_and_brokers",),
+        ),
+        "kombu": Trial(
+            "kombu's own tests of its transport for Kafka pass on our broker",
+            ("tests/strangers/test_python_systems.py::test_kombus_own_tests_of_its_transport_for_kafka_pass",),
+        ),
+        "opentelemetry": Trial(
+            "OpenTelemetry's traces go with each record through confluent-kafka and kafka-python; leader killed",
+            ("tests/strangers/test_python_systems.py::test_a_trace_goes_with_each_record_while_the_leader_is_killed",),
+        ),
+        "syslog-ng": Trial(
+            "syslog-ng sends each line at least once; daemon and leader killed",
+            ("tests/strangers/test_syslog_ng.py",),
+        ),
+        "kafka-connect": Trial(
+            "a source writes each line once, a sink gets what is committed; worker and coordinator killed in a transaction",
+            ("tests/strangers/test_connect.py::"
+             "test_a_killed_source_writes_each_line_once_and_a_sink_gets_what_is_committed",),
+        ),
+        "debezium": Trial(
+            "Debezium writes each row once; worker and coordinator killed in a transaction",
+            ("tests/strangers/test_connect.py::test_a_killed_debezium_writes_each_row_once",),
         ),
         "connect and streams": Trial(
             "Connect's workers and Streams' instances are killed, and brokers under them: every result is exact (two releases)",

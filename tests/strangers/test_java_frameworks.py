@@ -4,13 +4,12 @@ order.
 """
 
 import contextlib
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from barnabas.testing import ProcessCluster
-from support.maven import jars
+from support.maven import QUICK, compiled, jars
 from support.needs import ROOT, needs
 from support.servers import barnabas
 from support.transaction_copies import committed, make
@@ -20,16 +19,9 @@ from support.waiting import eventually
 pytestmark = [pytest.mark.interop, pytest.mark.java, needs("java", "javac", "mvn"), pytest.mark.timeout(900)]
 
 PROGRAMS = ROOT / "tests" / "other_languages" / "java"
-QUICK = ("-Xmx512M", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 OPENED = ("java.base/java.lang", "java.base/java.util", "java.base/java.time")
 """What Flink's own start script opens."""
 LIMIT_S = 180
-
-
-def compiled(program: Path, folder: Path, directory: Path) -> str:
-    """The class path with the program, which frameworks want as files."""
-    subprocess.run(["javac", "-cp", f"{folder}/*", "-d", directory / "classes", program], timeout=120, check=True)
-    return f"{directory}/classes:{folder}/*"
 
 
 class Copier:
@@ -85,3 +77,11 @@ def test_a_killed_job_of_flink_copies_each_record_once(tmp_path: Path, naming: s
     command = ["java", *QUICK, *opened, f"-Dnaming={naming}", "-cp", classpath, "Copier"]
     with ProcessCluster(3, data_dir=tmp_path / "cluster") as cluster:
         assert Copier(cluster.bootstrap_servers, "flink", command, tmp_path).is_exact_through_kills(cluster)
+
+
+def test_a_killed_stream_of_pekko_copies_each_record_once(tmp_path: Path) -> None:
+    """Pekko Connectors' transactional source and sink."""
+    folder = jars("pekko-connectors-kafka-1.1.0", PROGRAMS / "pekko")
+    command = ["java", *QUICK, "-cp", compiled(PROGRAMS / "pekko" / "Copier.java", folder, tmp_path), "Copier"]
+    with ProcessCluster(3, data_dir=tmp_path / "cluster") as cluster:
+        assert Copier(cluster.bootstrap_servers, "pekko", command, tmp_path).is_exact_through_kills(cluster)

@@ -6,12 +6,12 @@ The programs are in `other_languages/python`, and run in an environment of their
 
 import contextlib
 import itertools
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from support.environments import python_of
 from support.needs import ROOT
 from support.servers import Up, up
 from support.transaction_copies import committed, make
@@ -21,7 +21,6 @@ from support.waiting import eventually
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 
 PROGRAMS = ROOT / "tests" / "other_languages" / "python"
-ENVIRONMENT = ROOT / "build" / "frameworks"
 LIMIT_S = 120
 
 
@@ -34,14 +33,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 
 @pytest.fixture(scope="module")
 def python() -> Path:
-    """The interpreter of the environment with the frameworks, which is made at the first need."""
-    made = subprocess.run(
-        ["make", f"{ENVIRONMENT.relative_to(ROOT)}/installed"],
-        cwd=ROOT, capture_output=True, text=True, timeout=560, check=False,
-    )  # fmt: skip
-    if made.returncode:
-        pytest.skip(f"no frameworks: {made.stderr[-300:]}")
-    return ENVIRONMENT / "bin" / "python"
+    """The interpreter of the environment with the frameworks."""
+    return python_of("frameworks")
 
 
 def copied(count: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""Jars for programs in Java, which Maven brings once, into ~/.cache/reference."""
+"""Programs in Java and their jars, which Maven brings once, into ~/.cache/reference."""
 
 import subprocess
 from pathlib import Path
@@ -7,7 +7,10 @@ import pytest
 
 from support.needs import fetching
 
-__all__ = ["jars"]
+__all__ = ["QUICK", "compiled", "jars"]
+
+QUICK = ("-Xmx512M", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""Options of a JVM that runs for a short time, beside others."""
 
 _LIMIT_S = 280
 
@@ -26,3 +29,9 @@ def jars(name: str, project: Path) -> Path:
                 pytest.skip(f"{' '.join(command)} got no jars: {done.stdout[-300:]}{done.stderr[-300:]}")
             (folder / "complete").touch()
     return folder
+
+
+def compiled(program: Path, folder: Path, directory: Path) -> str:
+    """The class path with the program, which frameworks want as files."""
+    subprocess.run(["javac", "-cp", f"{folder}/*", "-d", directory / "classes", program], timeout=120, check=True)
+    return f"{directory}/classes:{folder}/*"

@@ -334,7 +334,7 @@ def test_a_line_of_what_trials_run_names_tests_of_a_trial(software: str) -> None
     for test in IN_TRIALS[software].values():
         module, name = test.split("::")
         assert name in defined_in(module)
-        assert f'"tests/{module}"' in trials
+        assert f'"tests/{module}' in trials
 
 
 def test_a_tool_of_apaches_is_run_by_the_test_that_is_named_for_it() -> None:
