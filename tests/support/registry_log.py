@@ -1,13 +1,25 @@
 """A log of ``_schemas`` in memory, and instances of the registry that follow it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import pytest
 
 from barnabas.registry.core import Decision, LogRecord, NewRecord, RegisterRequest, Registry, RegistrySettings
 from barnabas.registry.errors import RegistryError
 
 # Schemas of Avro, as a registry stores them.
 SCHEMAS = ('"string"', '"int"', '"long"', '"bytes"', '"double"')
+STRING, INT, LONG = '"string"', '"int"', '"long"'
+PERSON = '{"type":"record","name":"Person","fields":[{"name":"name","type":"string"}]}'
+PERSON_WITH_AGE = (
+    '{"type":"record","name":"Person","fields":[{"name":"name","type":"string"},'
+    '{"name":"age","type":"int","default":0}]}'
+)
+PERSON_WITHOUT_DEFAULT = PERSON_WITH_AGE.replace(',"default":0', "")
+TEAM = '{"type":"record","name":"Team","fields":[{"name":"head","type":"Person"}]}'
+OF_PERSON = [{"name": "Person", "subject": "person", "version": 1}]
+"""The references of `TEAM`."""
 
 
 class SchemasLog:
@@ -114,3 +126,10 @@ def answer_or_code(call: Any) -> Any:
         return call()
     except RegistryError as error:
         return error.code
+
+
+def refused(call: Callable[[], Any]) -> tuple[int, str]:
+    """The code and the text of a refusal."""
+    with pytest.raises(RegistryError) as caught:
+        call()
+    return int(caught.value.code), caught.value.message
