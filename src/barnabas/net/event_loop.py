@@ -26,6 +26,8 @@ from functools import partial
 from types import CodeType
 from typing import Any
 
+from barnabas.net.process_metrics import ProcessMetrics
+
 __all__ = [
     "BUDGET_S",
     "FrozenObjects",
@@ -168,11 +170,11 @@ class LoopBudget:
     def figures(self) -> dict[str, float]:
         """What was counted, for Prometheus and monitors."""
         return {
-            "event_loop_slow_callbacks_total": self.slow_count,
-            "event_loop_slow_seconds_total": round(sum(place.total_s for place in self.slow.values()), 6),
-            "event_loop_slowest_callback_seconds": round(self.worst_s, 6),
-            "event_loop_slow_collections_total": self.gc_count,
-            "event_loop_slowest_collection_seconds": round(self.gc_worst_s, 6),
+            ProcessMetrics.SLOW_CALLBACKS.name: self.slow_count,
+            ProcessMetrics.SLOW_SECONDS.name: round(sum(place.total_s for place in self.slow.values()), 6),
+            ProcessMetrics.SLOWEST_CALLBACK.name: round(self.worst_s, 6),
+            ProcessMetrics.SLOW_COLLECTIONS.name: self.gc_count,
+            ProcessMetrics.SLOWEST_COLLECTION.name: round(self.gc_worst_s, 6),
         }
 
     def summary(self) -> str:

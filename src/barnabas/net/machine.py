@@ -11,8 +11,11 @@ import socket
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 
-__all__ = ["environment", "process_figures", "show_date"]
+from barnabas.net.process_metrics import ProcessMetrics
+
+__all__ = ["environment", "free_and_capacity_bytes", "process_figures", "show_date"]
 
 _STARTED_S = time.time()
 _JAVA_KEYS = ("java.version", "java.vendor", "java.home", "java.class.path", "java.library.path", "java.compiler")
@@ -69,20 +72,33 @@ def process_figures() -> dict[str, float]:
 
     What is unknown is missing."""
     figures: dict[str, float] = {
-        "process_cpu_seconds_total": time.process_time(),
-        "process_start_time_seconds": _STARTED_S,
+        ProcessMetrics.CPU.name: time.process_time(),
+        ProcessMetrics.START_TIME.name: _STARTED_S,
     }
     try:
         import resource
 
-        figures["process_max_fds"] = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        figures[ProcessMetrics.MAX_FDS.name] = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         # Linux gives their number as the size since 6.2: to list 10,000 takes some milliseconds.
-        figures["process_open_fds"] = os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd"))
+        figures[ProcessMetrics.OPEN_FDS.name] = os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd"))
         with open("/proc/self/statm", encoding="ascii") as file:
             virtual, resident = file.read().split()[:2]
         page_bytes = os.sysconf("SC_PAGE_SIZE")
-        figures["process_virtual_memory_bytes"] = int(virtual) * page_bytes
-        figures["process_resident_memory_bytes"] = int(resident) * page_bytes
+        figures[ProcessMetrics.VIRTUAL_MEMORY.name] = int(virtual) * page_bytes
+        figures[ProcessMetrics.RESIDENT_MEMORY.name] = int(resident) * page_bytes
     except (ImportError, OSError):
         pass  # not Linux
     return figures
+
+
+def free_and_capacity_bytes(folders: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """For each folder the bytes that this process may still write to its file system, and the size
+    of that. What cannot be asked is missing, as on a disk that failed. May wait for a disk."""
+    found = {}
+    for folder in folders:
+        try:
+            system = os.statvfs(folder)
+        except OSError:
+            continue
+        found[folder] = system.f_bavail * system.f_frsize, system.f_blocks * system.f_frsize
+    return found

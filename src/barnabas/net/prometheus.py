@@ -7,10 +7,20 @@ In ZooKeeper: TextFormat of the Prometheus client. Kafka's brokers have it from 
 import math
 from collections.abc import Iterable, Iterator, Mapping
 
+from barnabas.base.metric import Metric
 from barnabas.net.event_loop import LoopBudget
 from barnabas.net.http import HttpResponse
+from barnabas.net.process_metrics import ProcessMetrics
 
-__all__ = ["encode_metrics", "figure_lines", "label", "metric_lines", "slow_place_lines"]
+__all__ = [
+    "encode_metrics",
+    "figure_lines",
+    "label",
+    "labels_of",
+    "lines_of",
+    "metric_lines",
+    "slow_place_lines",
+]
 
 _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _ESCAPED = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
@@ -33,6 +43,16 @@ def metric_lines(name: str, kind: str, help_text: str, samples: Iterable[tuple[s
         yield f"{name}{suffix} {'NaN' if math.isnan(value) else float(value)}"
 
 
+def lines_of(metric: Metric, samples: Iterable[tuple[str, float]]) -> Iterator[str]:
+    """`metric_lines` of a metric of a table."""
+    return metric_lines(metric.name, metric.kind, metric.help_text, samples)
+
+
+def labels_of(metric: Metric, *values: str) -> str:
+    """The braces behind the name of a metric, with a value for each of its labels."""
+    return "{" + ",".join(map(label, metric.labels, values)) + "}"
+
+
 def figure_lines(figures: Mapping[str, float]) -> list[str]:
     """The lines of figures whose names say all: those that end in ``_total`` are
     counters, the others gauges."""
@@ -46,18 +66,8 @@ def slow_place_lines(budget: LoopBudget) -> list[str]:
     """The lines of what held an event loop for too long, by its place."""
     places = {f"{{{label('place', place)}}}": known for place, known in budget.slow.items()}
     return [
-        *metric_lines(
-            "event_loop_slow_place_callbacks_total",
-            "counter",
-            "Callbacks and steps of tasks above 10 ms by their place",
-            [(place, known.count) for place, known in places.items()],
-        ),
-        *metric_lines(
-            "event_loop_slow_place_seconds_total",
-            "counter",
-            "The time that they took",
-            [(place, known.total_s) for place, known in places.items()],
-        ),
+        *lines_of(ProcessMetrics.SLOW_PLACE_CALLBACKS, [(place, known.count) for place, known in places.items()]),
+        *lines_of(ProcessMetrics.SLOW_PLACE_SECONDS, [(place, known.total_s) for place, known in places.items()]),
     ]
 
 

@@ -8,15 +8,18 @@ Kafka has no counterpart: the Prometheus JMX exporter has such a port.
 
 import asyncio
 import gc
+from collections.abc import Mapping
 
 from barnabas.base.task_futures import future_of
 from barnabas.base.tasks import Beside, Runner, Task
 from barnabas.broker.monitoring.figures import Monitored, metrics_of
+from barnabas.broker.monitoring.metric_names import BrokerMetrics
 from barnabas.net.event_loop import budget_of
 from barnabas.net.http import HttpResponse
 from barnabas.net.http_server import HttpServer, metrics_handler
-from barnabas.net.machine import process_figures
-from barnabas.net.prometheus import encode_metrics, figure_lines, label, metric_lines, slow_place_lines
+from barnabas.net.machine import free_and_capacity_bytes, process_figures
+from barnabas.net.process_metrics import ProcessMetrics
+from barnabas.net.prometheus import encode_metrics, figure_lines, labels_of, lines_of, slow_place_lines
 
 __all__ = ["MetricsServer"]
 
@@ -53,13 +56,25 @@ class MetricsServer:
 
     def _make(self) -> Task[HttpResponse]:
         of_process: dict[str, float] = {}
-        # It may list the descriptors: some ms for 10,000.
+        of_disks: dict[str, tuple[int, int]] = {}
+        folders = self._monitored.log_dirs.online
+        # It may list the descriptors: some ms for 10,000. A disk may take its time.
         yield Beside(lambda: of_process.update(process_figures()))
+        yield Beside(lambda: of_disks.update(free_and_capacity_bytes(folders)))
         lines = yield from metrics_of(self._monitored)
-        return encode_metrics([*lines, *_of_loop(), *figure_lines(of_process), *_of_garbage()])
+        return encode_metrics([*lines, *_of_disks(of_disks), *_of_loop(), *figure_lines(of_process), *_of_garbage()])
 
     def _forget(self, _: "asyncio.Future[HttpResponse]") -> None:
         self._page = None
+
+
+def _of_disks(found: Mapping[str, tuple[int, int]]) -> list[str]:
+    """What is left in the file systems of log dirs."""
+    return [
+        line
+        for number, metric in enumerate((BrokerMetrics.LOG_DIR_FREE, BrokerMetrics.LOG_DIR_CAPACITY))
+        for line in lines_of(metric, [(labels_of(metric, folder), each[number]) for folder, each in found.items()])
+    ]
 
 
 def _of_loop() -> list[str]:
@@ -69,9 +84,8 @@ def _of_loop() -> list[str]:
 
 
 def _of_garbage() -> list[str]:
+    metric = ProcessMetrics.COLLECTIONS
     collections = [
-        (f"{{{label('generation', str(number))}}}", each["collections"]) for number, each in enumerate(gc.get_stats())
+        (labels_of(metric, str(number)), float(each["collections"])) for number, each in enumerate(gc.get_stats())
     ]
-    return list(
-        metric_lines("python_gc_collections_total", "counter", "Collections of garbage, by generation", collections)
-    )
+    return list(lines_of(metric, collections))

@@ -426,11 +426,11 @@ class Partition:
     def is_under_min_isr(self, role: Leader) -> bool:
         """Whether the in-sync set is smaller than min.insync.replicas, or than all replicas if
         there are fewer of them."""
-        return len(role.isr) < min(self.log.config.min_insync_replicas, len(role.followers) + 1)
+        return self.above_min_isr(role) < 0
 
-    def is_at_min_isr(self, role: Leader) -> bool:
-        """Whether the in-sync set is under that as soon as a member leaves it."""
-        return len(role.isr) == min(self.log.config.min_insync_replicas, len(role.followers) + 1)
+    def above_min_isr(self, role: Leader) -> int:
+        """How many members may leave the in-sync set before it is too small; below 0 if it is."""
+        return len(role.isr) - min(self.log.config.min_insync_replicas, len(role.followers) + 1)
 
     # The high watermark
 

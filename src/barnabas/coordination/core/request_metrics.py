@@ -10,6 +10,7 @@ AvgMinMaxCounterSet.
 from collections.abc import Iterable
 
 from barnabas.coordination.core.changes import Change
+from barnabas.coordination.core.metric_table import CoordinationMetrics
 from barnabas.coordination.core.paths import CONFIG_PATH
 from barnabas.coordination.core.statistics import Distribution, Summary
 from barnabas.wire.jute.opcodes import OpCode
@@ -145,8 +146,8 @@ class RequestMetrics:
         self.read_latency.add_zeros(self.immediate_reads)
         self.immediate_reads = 0
         return {
-            "readlatency": self.read_latency,
-            "updatelatency": self.update_latency,
+            CoordinationMetrics.READ_LATENCY.name: self.read_latency,
+            CoordinationMetrics.UPDATE_LATENCY.name: self.update_latency,
             "propagation_latency": self.propagation_latency,
         }
 

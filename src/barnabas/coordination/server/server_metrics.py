@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from barnabas.coordination.core.metric_table import CoordinationMetrics
 from barnabas.coordination.core.statistics import Distribution, Summary
 
 __all__ = ["ServerMetrics"]
@@ -14,7 +15,13 @@ _COUNTERS = (
     "sync_processor_request_queued",
     "unrecoverable_error_count",
 )
-_SUMMARIES = ("fsynctime", "snapshottime", "dbinittime", "startup_txns_loaded", "sync_processor_batch_size")
+_SUMMARIES = (
+    CoordinationMetrics.FSYNC_TIME.name,
+    CoordinationMetrics.SNAPSHOT_TIME.name,
+    "dbinittime",
+    "startup_txns_loaded",
+    "sync_processor_batch_size",
+)
 
 
 class ServerMetrics:
@@ -38,14 +45,14 @@ class ServerMetrics:
 
     def snapshot_written(self, zxid: int, took_ms: int, wall_ms: int) -> None:
         """A snapshot is on disk."""
-        self.measured("snapshottime", took_ms)
+        self.measured(CoordinationMetrics.SNAPSHOT_TIME.name, took_ms)
         self.last_snapshot = (zxid, wall_ms // 1000)
 
     def flushed(self, count: int, took_ms: int) -> None:
         """``count`` transactions were synced together."""
         self.counters["sync_processor_request_queued"] += count
         self.measured("sync_processor_batch_size", count)
-        self.measured("fsynctime", took_ms)
+        self.measured(CoordinationMetrics.FSYNC_TIME.name, took_ms)
         self._flush_time.add(took_ms)
 
     def summaries(self) -> dict[str, Summary | Distribution]:

@@ -15,6 +15,7 @@ from barnabas.base.settings import Values
 from barnabas.base.tasks import Task, one_by_one
 from barnabas.coordination.core.connections import ServerConnection
 from barnabas.coordination.core.local_sessions import UpgradeableSessionTracker
+from barnabas.coordination.core.metric_table import CoordinationMetrics
 from barnabas.coordination.core.processor import Processor
 from barnabas.coordination.core.statistics import Distribution, Summary
 from barnabas.coordination.server.metric_names import named_zeros
@@ -189,20 +190,20 @@ class ServerView:
         established = len(self.established())
         process = state.process()
         return {
-            "avg_latency": round(statistics.average_latency_ms, 4),
-            "max_latency": statistics.max_latency_ms,
+            CoordinationMetrics.AVERAGE_LATENCY.name: round(statistics.average_latency_ms, 4),
+            CoordinationMetrics.MAX_LATENCY.name: statistics.max_latency_ms,
             "min_latency": max(statistics.min_latency_ms, 0),
-            "packets_received": statistics.received,
-            "packets_sent": statistics.sent,
-            "num_alive_connections": len(self.connections),
-            "outstanding_requests": processor.outstanding_requests,
-            "znode_count": self.node_count,
-            "watch_count": len(processor.watches),
-            "ephemerals_count": sum(map(len, tree.ephemerals.values())),
-            "approximate_data_size": tree.data_bytes,
-            "global_sessions": len(processor.tracker.sessions) - processor.tracker.local_count,
+            CoordinationMetrics.PACKETS_RECEIVED.name: statistics.received,
+            CoordinationMetrics.PACKETS_SENT.name: statistics.sent,
+            CoordinationMetrics.CONNECTIONS.name: len(self.connections),
+            CoordinationMetrics.OUTSTANDING_REQUESTS.name: processor.outstanding_requests,
+            CoordinationMetrics.ZNODES.name: self.node_count,
+            CoordinationMetrics.WATCHES.name: len(processor.watches),
+            CoordinationMetrics.EPHEMERALS.name: sum(map(len, tree.ephemerals.values())),
+            CoordinationMetrics.DATA_SIZE.name: tree.data_bytes,
+            CoordinationMetrics.SESSIONS.name: len(processor.tracker.sessions) - processor.tracker.local_count,
             "local_sessions": processor.tracker.local_count,
-            "uptime": state.uptime_ms,
+            CoordinationMetrics.UPTIME.name: state.uptime_ms,
             "open_file_descriptor_count": process.get("process_open_fds", -1),
             "max_file_descriptor_count": process.get("process_max_fds", -1),
             "last_client_response_size": statistics.last_reply_bytes,
@@ -219,8 +220,8 @@ class ServerView:
         """What has been counted since the start, by the names of ServerMetrics."""
         processor = self.processor
         return {
-            "digest_mismatches_count": processor.database.digest_mismatches,
-            "stale_sessions_expired": processor.statistics.expired_sessions,
+            CoordinationMetrics.DIGEST_MISMATCHES.name: processor.database.digest_mismatches,
+            CoordinationMetrics.EXPIRED_SESSIONS.name: processor.statistics.expired_sessions,
             "connection_revalidate_count": processor.statistics.reconnections,
             **processor.metrics.counters(processor.staged_changes),
             **self.state.counters,

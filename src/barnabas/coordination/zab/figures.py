@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from barnabas.coordination.core.metric_table import CoordinationMetrics
 from barnabas.coordination.core.statistics import Distribution, Summary
 from barnabas.coordination.quorum.configuration import QuorumConfiguration
 from barnabas.coordination.zab.leader import Leader
@@ -84,7 +85,7 @@ class MemberFigures:
         """By the names of `mntr`."""
         snapshots = self.syncs[PacketType.SNAP]
         return {
-            "looking_count": self.elections,
+            CoordinationMetrics.ELECTIONS.name: self.elections,
             "revalidate_count": self.revalidations,
             "snap_count": snapshots,
             "diff_count": self.syncs.total() - snapshots,
@@ -98,7 +99,7 @@ class MemberFigures:
     def summaries(self) -> dict[str, Summary | Distribution]:
         """Times in ms, by the names of `mntr`."""
         return {
-            "election_time": self.election_ms,
+            CoordinationMetrics.ELECTION_TIME.name: self.election_ms,
             "unavailable_time": self.unavailable_ms,
             "leader_unavailable_time": self.leader_unavailable_ms,
             "follower_sync_time": self.follower_sync_ms,
@@ -127,12 +128,12 @@ def leader_figures(leader: Leader, uptime_ms: int) -> dict[str, object]:
     return {
         **queues,
         "peer_state": f"leading - {leader.phase.value}",
-        "learners": sum(handler.is_introduced for handler in leader.handlers),
-        "synced_followers": len(followers),
+        CoordinationMetrics.LEARNERS.name: sum(handler.is_introduced for handler in leader.handlers),
+        CoordinationMetrics.SYNCED_FOLLOWERS.name: len(followers),
         "synced_non_voting_followers": sum(handler.server_id not in voters for handler in followers),
         "synced_observers": len(synced) - len(followers),
         "pending_syncs": len(leader.waiting_syncs),
-        "leader_uptime": uptime_ms,
+        CoordinationMetrics.LEADER_UPTIME.name: uptime_ms,
         "last_proposal_size": leader.last_proposal_bytes,
         "min_proposal_size": sizes.least if sizes.count else -1,
         "max_proposal_size": sizes.greatest if sizes.count else -1,

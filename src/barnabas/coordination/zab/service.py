@@ -23,6 +23,7 @@ from functools import partial
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.network import Connection, FrameHandler, Network
 from barnabas.base.task_futures import result_of
+from barnabas.coordination.core.metric_table import CoordinationMetrics
 from barnabas.coordination.core.processor import Processor
 from barnabas.coordination.core.sessions import LearnerSessionTracker
 from barnabas.coordination.quorum.configuration import QuorumConfiguration
@@ -88,7 +89,7 @@ class QuorumPeer:
         """What monitors ask of a member, by the names of `mntr`."""
         role = self._role.figures() if self._role is not None else {"peer_state": "looking"}
         member = self.member
-        return {"quorum_size": len(member.configuration.voters), **role}
+        return {CoordinationMetrics.QUORUM_SIZE.name: len(member.configuration.voters), **role}
 
     def state(self) -> QuorumState:
         """What this server knows of its ensemble."""

@@ -76,7 +76,10 @@ class Segments:
     @property
     def size_bytes(self) -> int:
         """Bytes of all .log files."""
-        return sum(segment.size for segment in self.all)
+        size_bytes = 0
+        for segment in self.all:
+            size_bytes += segment.size
+        return size_bytes
 
     # ---- changes
 
