@@ -108,6 +108,7 @@ DECIDING_IN_EDGES = {
     "pipelines/outputs/epochs.py",
     "pipelines/outputs/index_kinds.py",
     "pipelines/outputs/sinks.py",
+    "pipelines/progress/metric_names.py",
     "pipelines/progress/summary_text.py",
     "pipelines/running/expression_places.py",
     "pipelines/running/restarts.py",

@@ -166,8 +166,10 @@ def test_metrics_of_a_run_count_rows_bad_rows_and_expectations() -> None:
     """A figure that is not known, as the lag at the start, is left out; before the
     first run there is none."""
     run = {"pid": 7, "rows": 10, "bad_rows": 2, "bad": {"column n": 2}, "late_rows": 0, "lag": None}
-    text = run_metrics_text("flow", {**run, "expectations": {"small": 3, "has_price": 0}})
+    text = run_metrics_text("flow", {**run, "expectations": {"small": 3, "has_price": 0}}, is_running=True)
     assert [each for each in text.splitlines() if not each.startswith("#")] == [
+        'barnabas_pipeline_running{flow="flow"} 1',
+        'barnabas_pipeline_failed{flow="flow"} 0',
         'barnabas_pipeline_rows{flow="flow"} 10',
         'barnabas_pipeline_bad_rows{flow="flow"} 2',
         'barnabas_pipeline_bad_rows_by_kind{flow="flow",kind="column n"} 2',
@@ -176,6 +178,22 @@ def test_metrics_of_a_run_count_rows_bad_rows_and_expectations() -> None:
         'barnabas_pipeline_unmet_rows{flow="flow",expectation="has_price"} 0',
     ]
     assert run_metrics_text("flow", {}) == ""
+
+
+@pytest.mark.parametrize(
+    ("run", "is_running", "shown"),
+    [
+        ({"rows": 1, "status": "failed"}, False, "1"),
+        ({"rows": 1, "status": "done"}, False, "0"),
+        ({"rows": 1}, False, "1"),  # killed: it noted no end
+        ({"rows": 1}, True, "0"),
+    ],
+)
+def test_a_run_that_failed_or_was_killed_shows_as_failed_until_the_next(
+    run: dict[str, object], is_running: bool, shown: str
+) -> None:
+    """For an alert."""
+    assert f'barnabas_pipeline_failed{{flow="flow"}} {shown}\n' in run_metrics_text("flow", run, is_running=is_running)
 
 
 def test_a_flow_without_charts_has_one_for_each_figure() -> None:

@@ -15,13 +15,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from barnabas.net.prometheus import label
+from barnabas.base.metric import Metric
+from barnabas.net.prometheus import label, labels_of
+from barnabas.pipelines.progress.metric_names import FlowMetrics
 from barnabas.pipelines.specification.charts import Chart
 from barnabas.pipelines.specification.spec import Flow
 from barnabas.pipelines.values.arrow_values import shown_values
 
 __all__ = ["ChartError", "Series", "default_charts", "draw_chart", "metrics_text", "run_metrics_text", "series_of"]
 
+_LOST = "lost"
+_FAILED = frozenset(("failed", _LOST))
+"""How runs end that failed; one without an end was killed."""
 _MAX_SERIES = 30
 _MAX_POINTS = 5_000
 _EXACT = 2**53
@@ -129,42 +134,45 @@ def metrics_text(flow: str, charts: Sequence[tuple[Chart, list[Series]]], proble
     return "\n".join(lines) + "\n"
 
 
-def run_metrics_text(flow: str, run: Mapping[str, Any]) -> str:
+def run_metrics_text(flow: str, run: Mapping[str, Any], *, is_running: bool = False) -> str:
     """Figures of the flow's last run, the one that goes on or the one before, as gauges.
 
     Empty before the first run."""
-    figures: list[tuple[str, str, list[tuple[dict[str, str], Any]]]] = [
-        ("rows", "Rows that the run has read.", [({}, run.get("rows"))]),
-        ("bad_rows", "Rows that did not fit.", [({}, run.get("bad_rows"))]),
-        ("bad_rows_by_kind", "Bad rows by class of error and by column.", _by_name("kind", run.get("bad"))),
+    if not run:
+        return ""
+    has_failed = not is_running and run.get("status", _LOST) in _FAILED
+    figures: list[tuple[Metric, list[tuple[tuple[str, ...], Any]]]] = [
+        (FlowMetrics.RUNNING, [((), int(is_running))]),
+        (FlowMetrics.FAILED, [((), int(has_failed))]),
+        (FlowMetrics.ROWS, [((), run.get("rows"))]),
+        (FlowMetrics.BAD_ROWS, [((), run.get("bad_rows"))]),
+        (FlowMetrics.BAD_ROWS_BY_KIND, _by_name(run.get("bad"))),
         (
-            "table_bad_rows",
-            "Values of a table's topic that do not fit.",
-            [({"table": name}, counts["bad_rows"]) for name, counts in run.get("tables", {}).items()],
+            FlowMetrics.TABLE_BAD_ROWS,
+            [((name,), counts["bad_rows"]) for name, counts in run.get("tables", {}).items()],
         ),
-        ("late_rows", "Rows that came after their watermark.", [({}, run.get("late_rows"))]),
-        ("timeless_rows", "Rows without a time, which no window has.", [({}, run.get("timeless_rows"))]),
-        ("lost_records", "Records that were gone before they were read.", [({}, run.get("lost_records"))]),
-        ("quarantined_rows", "Rows of micro-batches that were put aside.", [({}, run.get("quarantined_rows"))]),
-        ("lag", "Records that were not read yet.", [({}, run.get("lag"))]),
-        (
-            "catch_up_seconds",
-            "Seconds until all is read, at the speed of the last minute.",
-            [({}, run.get("catch_up_s"))],
-        ),
-        ("unmet_rows", "Rows that did not meet an expectation.", _by_name("expectation", run.get("expectations"))),
+        (FlowMetrics.LATE_ROWS, [((), run.get("late_rows"))]),
+        (FlowMetrics.TIMELESS_ROWS, [((), run.get("timeless_rows"))]),
+        (FlowMetrics.LOST_RECORDS, [((), run.get("lost_records"))]),
+        (FlowMetrics.QUARANTINED_ROWS, [((), run.get("quarantined_rows"))]),
+        (FlowMetrics.LAG, [((), run.get("lag"))]),
+        (FlowMetrics.CATCH_UP, [((), run.get("catch_up_s"))]),
+        (FlowMetrics.UNMET_ROWS, _by_name(run.get("expectations"))),
+        (FlowMetrics.BATCHES, [((), run.get("batches"))]),
+        (FlowMetrics.BATCH_SECONDS, [((), run.get("batch_s"))]),
+        (FlowMetrics.LAST_SUCCESS, [((), run.get("last_success_s"))]),
     ]
     lines: list[str] = []
-    for name, text, samples in figures:
+    for metric, samples in figures:
         known = [(labels, value) for labels, value in samples if value is not None]
         if known:
-            lines += [f"# HELP barnabas_pipeline_{name} {text}", f"# TYPE barnabas_pipeline_{name} gauge"]
-            lines += [f"barnabas_pipeline_{name}{_labels({'flow': flow, **labels})} {value}" for labels, value in known]
+            lines += [f"# HELP {metric} {metric.help_text}", f"# TYPE {metric} {metric.kind}"]
+            lines += [f"{metric}{labels_of(metric, flow, *labels)} {value}" for labels, value in known]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _by_name(kind: str, counts: Mapping[str, int] | None) -> list[tuple[dict[str, str], Any]]:
-    return [({kind: name}, count) for name, count in (counts or {}).items()]
+def _by_name(counts: Mapping[str, int] | None) -> list[tuple[tuple[str, ...], Any]]:
+    return [((name,), count) for name, count in (counts or {}).items()]
 
 
 def _labels(labels: Mapping[str, str]) -> str:

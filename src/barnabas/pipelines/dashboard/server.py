@@ -107,7 +107,9 @@ class Dashboard:
 
     def metrics(self) -> bytes:
         """All figures for Prometheus; those of the run change without its results."""
-        return self.state().metrics + run_metrics_text(self._flow.name, Checkpoint(self._flow).last_run()).encode()
+        checkpoint = Checkpoint(self._flow)
+        of_run = run_metrics_text(self._flow.name, checkpoint.last_run(), is_running=checkpoint.is_running())
+        return self.state().metrics + of_run.encode()
 
     def page(self) -> bytes:
         return PAGE.replace("{name}", html.escape(self._flow.name)).encode()

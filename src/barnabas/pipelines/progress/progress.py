@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException
@@ -65,6 +66,10 @@ class Totals:
     shrink, or is not known."""
     seconds: float = 0.0
     batch: int = -1
+    batch_s: float | None = None
+    """How long the last micro-batch with rows took."""
+    last_success_s: float | None = None
+    """When a micro-batch last ended well, or nothing was to be read, in seconds since 1970."""
     offsets: dict[str, dict[str, int]] = field(default_factory=dict)
     sources: dict[str, dict[str, int]] = field(default_factory=dict)
     """For each source its ``rows`` and ``bad_rows``."""
@@ -191,6 +196,9 @@ class Progress:
             end, latest = self._offsets(report, "endOffset"), self._offsets(report, "latestOffset")
             now = self._clock()
             totals.seconds = now - self._began
+            batch_s = int(report.get("batchDuration") or 0) / 1000
+            if begun := report.get("timestamp"):
+                totals.last_success_s = datetime.fromisoformat(begun).timestamp() + batch_s
             if latest:
                 totals.lag = sum(
                     max(0, offset - end.get(cluster, {}).get(name, 0))
@@ -213,6 +221,7 @@ class Progress:
                 return
             totals.batch = batch
             totals.batches += 1
+            totals.batch_s = batch_s
             self._count(report.get("observedMetrics", {}))
             self._moved(end)
             self._show(totals)
