@@ -281,6 +281,9 @@ COMMANDS = {
     "run-class": CommandEntry(
         "setup.run_class", "run a command under the name of Kafka's Java class", scripts=("kafka-run-class",)
     ),
+    "metrics": CommandEntry(
+        "monitoring.metrics", "list the metrics of all servers, and write dashboards and alert rules from them"
+    ),
     "pipeline": CommandEntry("pipelines.pipeline", "run declared streaming pipelines on Spark"),
 }
 """By their names, in the order of the help."""
