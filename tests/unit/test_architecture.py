@@ -65,6 +65,8 @@ EDGE_PATHS = (
     "client/registry/web.py",
     "client/security/",
     "doctor/reading/",
+    "lag/history.py",
+    "lag/service.py",
     "mirror/",
     "net/",
     "pipelines/",

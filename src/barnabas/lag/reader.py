@@ -20,6 +20,7 @@ from barnabas.client.admin.many_groups import (
     describe_consumer_groups,
     offsets_of_groups,
 )
+from barnabas.client.admin.next_records import next_records_in_part
 from barnabas.client.admin.offsets import MAX_TIMESTAMP, FoundOffset, bounds_in_part, offsets_in_part
 from barnabas.client.cluster.admin_connection import ROUTING_ERRORS, AdminConnection
 from barnabas.client.cluster.each_broker import ask_each
@@ -29,7 +30,7 @@ from barnabas.lag.tracker import LagTracker
 from barnabas.lag.values import GroupKind
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = ["find_times", "read_sample"]
+__all__ = ["find_record_times", "find_times", "read_sample", "refused_topics"]
 
 T = TypeVar("T")
 
@@ -220,6 +221,33 @@ def find_times(connection: AdminConnection, tracker: LagTracker) -> dict[TopicPa
             wanted = {partition: at for partition, at in zip(questions, column, strict=True) if at is not None}
             for partition, found in ask(wanted):
                 tracker.times_of(partition).add_found(wanted[partition], found.offset, found.timestamp_ms)
+    return failed
+
+
+def find_record_times(connection: AdminConnection, tracker: LagTracker, most: int) -> dict[TopicPartition, ClientError]:
+    """Read the timestamps of up to ``most`` records that are read next, those first of which the
+    least is known. Returns what could not be read.
+
+    Sees besides where nothing but transactions' markers is left.
+    """
+    failed: dict[TopicPartition, ClientError] = {}
+    left = tracker.records_wanted(most)
+    while left:
+        wanted: dict[TopicPartition, int] = {}
+        later = []
+        for partition, offset in left:
+            if partition in wanted:  # a request has each partition once
+                later.append((partition, offset))
+            elif partition not in failed:
+                wanted[partition] = offset
+        for partition, found in next_records_in_part(connection, wanted).items() if wanted else ():
+            if isinstance(found, ClientError):
+                failed[partition] = found
+            elif found.timestamp_ms is not None:
+                tracker.times_of(partition).add_record(wanted[partition], found.timestamp_ms)
+            elif found.markers_until > wanted[partition]:
+                tracker.learn_only_markers(partition, wanted[partition], found.markers_until)
+        left = [each for each in later if each[0] not in failed]
     return failed
 
 

@@ -5,12 +5,13 @@ In Kafka: the answers of `Admin.listGroups`, `listConsumerGroupOffsets` and `lis
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from barnabas.base.ids import TopicPartition
 from barnabas.client.errors import ClientError
 from barnabas.lag.values import GroupKind
 
-__all__ = ["ClusterSample", "FoundBounds", "GroupSample"]
+__all__ = ["ClusterSample", "FoundBounds", "GroupSample", "WindowRecord"]
 
 FoundBounds = tuple[int, int] | ClientError
 """The first offset of a partition and its end, or why they are not known."""
@@ -46,3 +47,13 @@ class ClusterSample:
     bounds: Mapping[TopicPartition, FoundBounds]
     missing: Sequence[str] = ()
     notes: Sequence[str] = ()
+
+
+class WindowRecord(NamedTuple):
+    """The samples of a group: times, partitions by topic, and a row of committed offsets and one of
+    ends for each time."""
+
+    times_ms: list[int]
+    partitions: list[tuple[str, int]]
+    committed: list[list[int]]
+    ends: list[list[int]]

@@ -14,12 +14,14 @@ import numpy as np
 from barnabas.base.ids import TopicPartition
 from barnabas.client.errors import ClientError, UnknownTopicError
 from barnabas.lag.judge import NOT_KNOWN, STATES, MemberPresence, SampleWindow, judge, movement
-from barnabas.lag.offset_times import OffsetTimes, TimeEstimate
-from barnabas.lag.samples import ClusterSample, FoundBounds, GroupSample
+from barnabas.lag.offset_times import OffsetTimes, TimeEstimate, TimePoint
+from barnabas.lag.samples import ClusterSample, FoundBounds, GroupSample, WindowRecord
 from barnabas.lag.values import GroupLag, LagReport, LagState, PartitionLag, TimeSource, worst
 
 __all__ = ["LagTracker"]
 
+_MOST_MARKERS = 16
+"""So near to the end it is worth to look whether only transactions' markers follow."""
 _NO_TIME = TimeEstimate(None, None, TimeSource.UNKNOWN)
 _NOT_WITHOUT_OFFSET = (None, None, None)
 
@@ -44,7 +46,7 @@ class LagTracker:
         self._groups: dict[str, _Group] = {}
         self._times: dict[TopicPartition, OffsetTimes] = {}
         self._ends: dict[TopicPartition, int] = {}
-        self._only_markers: dict[TopicPartition, tuple[int, int]] = {}
+        self._only_markers: dict[TopicPartition, dict[int, int]] = {}
         self._sample: ClusterSample | None = None
 
     # Samples
@@ -57,8 +59,9 @@ class LagTracker:
             if not group.problem:
                 self._add_group(group, sample, made_again)
         present = {group.group for group in sample.groups}
-        for gone in self._groups.keys() - present if not sample.missing else ():
-            del self._groups[gone]
+        if not sample.missing:
+            for gone in self._groups.keys() - present:
+                del self._groups[gone]
 
     def _note_ends(self, bounds: Mapping[TopicPartition, FoundBounds]) -> set[TopicPartition]:
         """The partitions whose end went back: their topic was made again, or truncated."""
@@ -72,6 +75,8 @@ class LagTracker:
             if found[1] < self._ends.get(partition, 0):
                 made_again.add(partition)
                 self._times.pop(partition, None)
+            if found[1] != self._ends.get(partition):
+                self._only_markers.pop(partition, None)
             self._ends[partition] = found[1]
         return made_again
 
@@ -120,18 +125,22 @@ class LagTracker:
                 found[partition] = asked
         return found
 
-    def records_wanted(self, behind: Mapping[TopicPartition, list[int]]) -> list[tuple[TopicPartition, int]]:
-        """The offsets whose records' own timestamps are not known yet, those with the greatest
-        error first."""
+    def records_wanted(self, most: int) -> list[tuple[TopicPartition, int]]:
+        """Up to ``most`` offsets whose records' own timestamps are not known yet, those with the
+        greatest error first; and those so near to the end that only markers may follow."""
         wanted: list[tuple[int, TopicPartition, int]] = []
-        for partition, offsets in behind.items():
+        for partition, offsets in self.behind().items():
             times, begin = self.times_of(partition), self._begin(partition)
             for offset in offsets:
-                if offset >= begin and not times.has_record(offset):
-                    error_ms = times.estimate(offset, begin).error_ms
-                    wanted.append((-(1 << 62) if error_ms is None else -error_ms, partition, offset))
+                if offset < begin or times.has_record(offset) or self._is_only_markers(partition, offset):
+                    continue
+                estimate = times.estimate(offset, begin)
+                if estimate.error_ms is None or estimate.error_ms > 0:
+                    wanted.append((-(1 << 62) if estimate.error_ms is None else -estimate.error_ms, partition, offset))
+                elif self._ends[partition] - offset <= _MOST_MARKERS:
+                    wanted.append((0, partition, offset))
         wanted.sort()
-        return [(partition, offset) for _, partition, offset in wanted]
+        return [(partition, offset) for _, partition, offset in wanted[:most]]
 
     def times_of(self, partition: TopicPartition) -> OffsetTimes:
         """What is known of a partition's records; what is learned is added there."""
@@ -142,7 +151,45 @@ class LagTracker:
 
     def learn_only_markers(self, partition: TopicPartition, offset: int, end: int) -> None:
         """From this offset to this end there are only transactions' markers."""
-        self._only_markers[partition] = offset, end
+        self._only_markers.setdefault(partition, {})[offset] = end
+
+    def _is_only_markers(self, partition: TopicPartition, offset: int) -> bool:
+        return self._only_markers.get(partition, {}).get(offset, NOT_KNOWN) == self._ends[partition]
+
+    # What a history keeps
+
+    def points(self) -> dict[TopicPartition, list[TimePoint]]:
+        """The points of partitions, from which times are interpolated when the records are gone."""
+        return {partition: times.points for partition, times in self._times.items() if times.points}
+
+    def restore_points(self, points: Mapping[TopicPartition, Iterable[TimePoint]]) -> None:
+        """Points that an earlier process has found."""
+        for partition, found in points.items():
+            times = self.times_of(partition)
+            for point in found:
+                times.add_point(point)
+
+    def windows(self) -> dict[str, WindowRecord]:
+        """The samples of each group."""
+        return {
+            name: WindowRecord(
+                list(group.window.times_ms),
+                [(topic, number) for topic, number in group.partitions],
+                [column.tolist() for column in group.window.committed],
+                [column.tolist() for column in group.window.ends],
+            )
+            for name, group in self._groups.items()
+        }
+
+    def restore_windows(self, windows: Mapping[str, WindowRecord]) -> None:
+        """Samples that an earlier process has taken."""
+        for name, record in windows.items():
+            group = _Group(SampleWindow.for_interval(self._interval_ms))
+            group.partitions = [TopicPartition(*partition) for partition in record.partitions]
+            for at_ms, committed, ends in zip(record.times_ms, record.committed, record.ends, strict=True):
+                group.window.add(at_ms, np.array(committed, np.int64), np.array(ends, np.int64))
+            if group.window.times_ms:
+                self._groups[name] = group
 
     def _begin(self, partition: TopicPartition) -> int:
         found = None if self._sample is None else self._sample.bounds.get(partition)
@@ -205,7 +252,7 @@ class LagTracker:
             )  # fmt: skip
         lag = end - committed
         problem = "" if committed >= begin else f"records {committed} to {begin - 1} are gone unread"
-        only_markers = lag > 0 and self._only_markers.get(partition) == (committed, end)
+        only_markers = lag > 0 and self._is_only_markers(partition, committed)
         if lag == 0 or only_markers:
             return PartitionLag(
                 topic, number, committed, begin, end, lag, 0, None, TimeSource.RECORD, 0,

@@ -29,6 +29,7 @@ __all__ = [
     "LATEST_TIERED",
     "MAX_TIMESTAMP",
     "FoundOffset",
+    "ask_leaders",
     "bounds_in_part",
     "delete_records",
     "list_offsets",
@@ -60,7 +61,7 @@ def list_offsets(
     """
     ask = partial(_ask_offsets, wanted=wanted, read_committed=read_committed)
     found: dict[TopicPartition, FoundOffset | RefusedError] = {}
-    for topic_partition, outcome in _ask_leaders(connection, wanted, ask).items():
+    for topic_partition, outcome in ask_leaders(connection, wanted, ask).items():
         if isinstance(outcome, ClientError) and not isinstance(outcome, RefusedError):
             raise outcome
         found[topic_partition] = outcome
@@ -81,7 +82,7 @@ def offsets_in_part(
     or of a leader that does not answer. ``is_last`` as for `ask_each`.
     """
     ask = partial(_ask_offsets, wanted=wanted, read_committed=read_committed)
-    return _ask_leaders(connection, wanted, ask, in_part=True, is_last=is_last)
+    return ask_leaders(connection, wanted, ask, in_part=True, is_last=is_last)
 
 
 def bounds_in_part(
@@ -101,7 +102,7 @@ def bounds_in_part(
             else:
                 yield topic_partition, end if isinstance(end, ClientError) else (first.offset, end.offset)
 
-    return _ask_leaders(connection, partitions, ask, in_part=True, is_last=is_last)
+    return ask_leaders(connection, partitions, ask, in_part=True, is_last=is_last)
 
 
 def _ask_offsets(
@@ -158,14 +159,14 @@ def delete_records(
                     refusal(item.error_code, about=f"topic {topic.name}") if item.error_code else item.low_watermark,
                 )
 
-    return _ask_leaders(connection, wanted, ask, changes=True)
+    return ask_leaders(connection, wanted, ask, changes=True)
 
 
 Answer = TypeVar("Answer")
 _Outcome = tuple[TopicPartition, Answer | ClientError]
 
 
-def _ask_leaders(
+def ask_leaders(
     connection: AdminConnection,
     wanted: Iterable[TopicPartition],
     ask: Callable[[AdminConnection, int, list[TopicPartition]], Iterator[_Outcome[Answer]]],
