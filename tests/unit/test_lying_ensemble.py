@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.cli.zookeeper.server_status import server_status
 from barnabas.client import ConnectError
 from barnabas.client.cluster.discovery import brokers_in_zookeeper
 from barnabas.client.network.deadline import Deadline
+from barnabas.client.network.server_status import server_status
 from barnabas.testing import Cluster
 from barnabas.wire.jute.opcodes import OpCode
 from support.lying_commands import Outcome, run

@@ -2,14 +2,14 @@
 when a client cannot work.
 
 A member of an ensemble without a quorum takes connections and ends them. A client only sees
-that there is no session, as if nothing listened there. `barnabas.cli.zookeeper.server_status`
+that there is no session, as if nothing listened there. `barnabas.client.network.server_status`
 asks the servers themselves.
 """
 
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.connection.reachability import ANSWER_S
-from barnabas.cli.zookeeper.server_status import ServingState, statuses_of
 from barnabas.client.network.deadline import Deadline
+from barnabas.client.network.server_status import ServingState, statuses_of
 from barnabas.coordination.client import ConnectString
 
 __all__ = ["ASK_S", "require_coordination", "why_unserved"]

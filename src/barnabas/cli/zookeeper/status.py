@@ -11,13 +11,12 @@ from barnabas.cli.connection.incomplete import Gaps
 from barnabas.cli.options.tool_parser import ToolParser, add_connect_timeout, add_output_option
 from barnabas.cli.output.tables import aligned, print_json
 from barnabas.cli.output.terminal import print_lines
-from barnabas.cli.zookeeper.server_status import ServerStatus, ServingState, statuses_of
 from barnabas.client.network.deadline import Deadline
+from barnabas.client.network.server_status import ServingState, statuses_of, zxid_lags
 from barnabas.coordination.client import ConnectString
 
 __all__ = ["main"]
 
-_COUNTER_BITS = 32
 _COLUMNS = (
     "server",
     "role",
@@ -43,7 +42,7 @@ def main(argv: list[str]) -> int:
     found = statuses_of(servers, Deadline(arguments.connect_timeout))
     rows = [
         {name: lag if name == "lag" else getattr(status, name) for name in _COLUMNS}
-        for status, lag in zip(found, _lags(found), strict=True)
+        for status, lag in zip(found, zxid_lags(found), strict=True)
     ]
     if arguments.output == "json":
         print_json({"servers": rows})
@@ -62,14 +61,3 @@ def main(argv: list[str]) -> int:
 
 def _row(status: Mapping[str, object]) -> Sequence[object]:
     return ["-" if status[name] is None else status[name] for name in _COLUMNS]
-
-
-def _lags(found: Sequence[ServerStatus]) -> list[int | str | None]:
-    """Transactions behind the most advanced server; of a server in an earlier epoch only
-    that it is behind is known."""
-    zxids = [int(each.zxid, 16) if each.zxid else None for each in found]
-    newest = max((zxid for zxid in zxids if zxid is not None), default=0)
-    return [
-        None if zxid is None else newest - zxid if zxid >> _COUNTER_BITS == newest >> _COUNTER_BITS else "an epoch"
-        for zxid in zxids
-    ]

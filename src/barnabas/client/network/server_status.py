@@ -15,9 +15,10 @@ from barnabas.base.errors import BarnabasError
 from barnabas.client.network.deadline import Deadline
 from barnabas.client.network.sockets import open_socket, receive_all, send_all
 
-__all__ = ["ServerStatus", "ServingState", "server_status", "statuses_of"]
+__all__ = ["ServerStatus", "ServingState", "server_status", "statuses_of", "zxid_lags"]
 
 _MAX_ANSWER_BYTES = 1 << 20
+_COUNTER_BITS = 32
 _WHOLE = "[0-9]{1,19}"
 _DECIMAL = rf"{_WHOLE}(?:\.[0-9]{{1,19}})?"
 
@@ -95,6 +96,17 @@ def server_status(server: tuple[str, int], deadline: Deadline) -> ServerStatus:
         return status
     sessions = re.search(rf"^zk_global_sessions\t({_DECIMAL})$", monitor, re.MULTILINE)
     return replace(status, sessions=round(float(sessions[1]))) if sessions else status
+
+
+def zxid_lags(found: Sequence[ServerStatus]) -> list[int | str | None]:
+    """Transactions behind the most advanced server; of a server in an earlier epoch only
+    that it is behind is known."""
+    zxids = [int(each.zxid, 16) if each.zxid else None for each in found]
+    newest = max((zxid for zxid in zxids if zxid is not None), default=0)
+    return [
+        None if zxid is None else newest - zxid if zxid >> _COUNTER_BITS == newest >> _COUNTER_BITS else "an epoch"
+        for zxid in zxids
+    ]
 
 
 def _field(text: str, name: str) -> str | None:
