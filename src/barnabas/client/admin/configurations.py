@@ -96,6 +96,11 @@ class ConfigEntry:
     is_sensitive: bool
     is_read_only: bool
     synonyms: list[Synonym]
+    type: int = 0
+    """The protocol's number of the value's type; 0 for a property that the broker does not know,
+    and before Kafka 2.6."""
+    documentation: str | None = None
+    """If it was asked for."""
 
     @property
     def is_default(self) -> bool:
@@ -132,6 +137,7 @@ def configs_in_part(
     *,
     names: Sequence[str] | None = None,
     synonyms: bool = False,
+    documentation: bool = False,
 ) -> dict[Resource, list[ConfigEntry] | ClientError]:
     """The same, with the refusal in place of what may not be read."""
     from barnabas.wire.kafka.messages.describe_configs import (
@@ -152,6 +158,7 @@ def configs_in_part(
                 for resource in group
             ],
             include_synonyms=synonyms,
+            include_documentation=documentation,
         )
         response = connection.send(request, DescribeConfigsResponse, broker_id)
         for result in response.results:
@@ -172,6 +179,8 @@ def _entries(result: "DescribeConfigsResult") -> list[ConfigEntry] | ClientError
                 item.is_sensitive,
                 item.read_only,
                 [Synonym(one.name, one.value, ConfigSource.of(one.source)) for one in item.synonyms],
+                item.config_type,
+                item.documentation,
             )
             for item in result.configs
         ),

@@ -15,7 +15,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.client.network.deadline import Deadline
 from barnabas.client.network.sockets import open_socket, receive_all, send_all
 
-__all__ = ["ServerStatus", "ServingState", "server_status", "statuses_of", "zxid_lags"]
+__all__ = ["ServerStatus", "ServingState", "ask_word", "server_status", "statuses_of", "zxid_lags"]
 
 _MAX_ANSWER_BYTES = 1 << 20
 _COUNTER_BITS = 32
@@ -68,7 +68,7 @@ def server_status(server: tuple[str, int], deadline: Deadline) -> ServerStatus:
     Raises `BarnabasError` for an answer that is too long to be a server's."""
     address = f"{server[0]}:{server[1]}"
     try:
-        text = _ask(server, b"srvr", deadline)
+        text = ask_word(server, b"srvr", deadline)
     except TimeoutError:
         return ServerStatus(ServingState.UNREACHABLE, address, f"unreachable (no answer within {deadline})")
     except OSError as error:
@@ -91,7 +91,7 @@ def server_status(server: tuple[str, int], deadline: Deadline) -> ServerStatus:
         version=(_field(text, "Zookeeper version") or "").partition(",")[0] or None,
     )
     try:
-        monitor = _ask(server, b"mntr", deadline)
+        monitor = ask_word(server, b"mntr", deadline)
     except OSError:
         return status
     sessions = re.search(rf"^zk_global_sessions\t({_DECIMAL})$", monitor, re.MULTILINE)
@@ -124,7 +124,10 @@ def _zxid(text: str) -> str | None:
     return zxid if zxid is not None and re.fullmatch("0x[0-9a-fA-F]{1,16}", zxid) else None
 
 
-def _ask(server: tuple[str, int], word: bytes, deadline: Deadline) -> str:
+def ask_word(server: tuple[str, int], word: bytes, deadline: Deadline) -> str:
+    """The answer to a four-letter word.
+
+    Raises `OSError`, and `BarnabasError` for an answer that is too long to be a server's."""
     with open_socket(server, deadline) as asking:
         send_all(asking, word, deadline)
         answer = receive_all(asking, _MAX_ANSWER_BYTES, deadline)
