@@ -9,12 +9,27 @@ from collections.abc import Iterable
 
 from barnabas.doctor.evidence.part import Evidence, EvidencePart
 from barnabas.doctor.evidence.storage import EarlierStoragePart
-from barnabas.doctor.reading import cluster, metrics, records, storage
+from barnabas.doctor.reading import (
+    broker_pages,
+    cluster,
+    ensemble,
+    group_history,
+    groups,
+    metrics,
+    records,
+    security,
+    server_facts,
+    storage,
+    znodes,
+)
 from barnabas.doctor.reading.registration import ClusterReading, Sources
 
 __all__ = ["ClusterReading", "Sources", "read_evidence"]
 
-_MODULES = (cluster, storage, metrics, records)
+_MODULES = (
+    *(cluster, storage, metrics, records),
+    *(groups, group_history, security, broker_pages, ensemble, server_facts, znodes),
+)
 
 
 def read_evidence(sources: Sources, kinds: Iterable[type[EvidencePart]]) -> Evidence:

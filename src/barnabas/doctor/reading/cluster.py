@@ -107,7 +107,9 @@ def read_broker_configs(reading: ClusterReading) -> BrokerConfigsPart:
     """All settings of each broker, asked of itself."""
 
     def ask(connection: AdminConnection, broker_id: int) -> list[ConfigEntry] | ClientError:
-        (answer,) = configs_in_part(connection, [Resource(ResourceType.BROKER, str(broker_id))], synonyms=True).values()
+        (answer,) = configs_in_part(
+            connection, [Resource(ResourceType.BROKER, str(broker_id))], synonyms=True, documentation=True
+        ).values()
         return answer
 
     entries, gaps = {}, []

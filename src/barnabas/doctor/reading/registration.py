@@ -7,10 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, get_type_hints
 
+from barnabas.base.network import Network
 from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.client.errors import AuthorizationError, ClientError, ConnectError, UnsupportedError
 from barnabas.client.network.deadline import Deadline
+from barnabas.coordination.client.session import SaslClient
 from barnabas.doctor.evidence.part import Absent, Evidence, EvidencePart, Why
+from barnabas.net.sockets import SocketNetwork
 
 __all__ = ["READERS", "ClusterReading", "Sources", "UnreadError", "absent_for", "reads"]
 
@@ -28,6 +31,10 @@ class Sources:
     """Where servers show metrics for Prometheus."""
     admin_servers: Sequence[tuple[str, int]] = ()
     """Admin servers of coordination servers."""
+    coordination_network: Callable[[], Network] = SocketNetwork
+    """How sessions of the coordination service connect: in the clear, or with TLS."""
+    coordination_login: Callable[[], SaslClient] | None = None
+    """Who they are, for SASL."""
     client_properties: Mapping[str, str] | None = None
     """Of the command's connection."""
     over_s: float = 0.0

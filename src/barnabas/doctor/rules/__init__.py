@@ -5,12 +5,28 @@ A new rule is a function with the decorator `rule`; a new module is named in ``_
 In Kafka: nothing; each rule's module names the property or the tool that it is about.
 """
 
-from barnabas.doctor.rules import brokers, leaders, records, replication, storage
+from barnabas.doctor.rules import (
+    brokers,
+    clients,
+    clocks,
+    coordination,
+    coordination_servers,
+    groups,
+    leaders,
+    records,
+    replication,
+    security,
+    settings,
+    storage,
+)
 from barnabas.doctor.rules.registration import RULES, DoctorRule
 
 __all__ = ["ALL_RULES"]
 
-_MODULES = (replication, leaders, brokers, storage, records)
+_MODULES = (
+    *(replication, leaders, brokers, storage, records),
+    *(groups, clients, security, clocks, settings, coordination, coordination_servers),
+)
 
 ALL_RULES: tuple[DoctorRule, ...] = tuple(
     each for module in _MODULES for each in RULES.values() if each.check.__module__ == module.__name__

@@ -1,0 +1,133 @@
+"""Reads what brokers show to Prometheus: requests in old versions, and their clocks.
+
+A broker of Barnabas shows them where ``metrics.http.address`` is set. Apache's show such figures by
+JMX only, which needs Java.
+
+In Kafka: `RequestMetrics`, `KafkaMetricsGroup`.
+"""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from barnabas.client.errors import ClientError
+from barnabas.client.network.metrics_page import read_metrics_page
+from barnabas.doctor.evidence.clocks import ClockReading, ClocksPart
+from barnabas.doctor.evidence.cluster import BrokersPart
+from barnabas.doctor.evidence.configs import BrokerConfigsPart
+from barnabas.doctor.evidence.part import Absent, EvidencePart, Gap, Why
+from barnabas.doctor.evidence.requests import DeprecatedRequest, DeprecatedRequestsPart
+from barnabas.doctor.reading.registration import ClusterReading, UnreadError, reads
+from barnabas.net.prometheus_text import MetricsPage
+
+__all__ = ["MetricsPagesPart", "read_clocks", "read_deprecated_requests", "read_metrics_pages"]
+
+_PAGE_S = 1.0
+_ALL_ADDRESSES = ("", "0.0.0.0", "::")  # noqa: S104 (compared only)
+_DEPRECATED = "kafka_network_requestmetrics_deprecatedrequests_total"
+_CLOCK = "barnabas_wall_clock_seconds"
+_UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class _TimedPage:
+    """A page, with this machine's time before it was asked for and after it was there, in ms."""
+
+    page: MetricsPage
+    before_ms: float
+    after_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsPagesPart(EvidencePart):
+    """The pages of the brokers that show one, by their ids."""
+
+    pages: dict[int, _TimedPage]
+
+
+@reads(right="DescribeConfigs on the cluster")
+def read_metrics_pages(reading: ClusterReading) -> MetricsPagesPart:
+    """The pages at ``metrics.http.address`` of each broker."""
+    configs = reading.require(BrokerConfigsPart)
+    views = reading.require(BrokersPart).views
+    places, gaps = {}, list(configs.gaps)
+    for broker_id, entries in configs.entries.items():
+        entry = entries.get("metrics.http.address")
+        if entry is None or not entry.value:
+            reason = (
+                "Apache's brokers show requests and clocks by JMX only, which is not read"
+                if entry is None
+                else "the broker shows no metrics: metrics.http.address is not set"
+            )
+            gaps.append(Gap(f"broker {broker_id}", Absent(Why.UNSUPPORTED, reason)))
+            continue
+        host, _, port = entry.value.rpartition(":")
+        if port.isdecimal() and int(port):
+            place = views[broker_id].host if host.strip("[]") in _ALL_ADDRESSES else host.strip("[]")
+            places[broker_id] = (place, int(port))
+        else:
+            reason = "the port of metrics.http.address is not known"
+            gaps.append(Gap(f"broker {broker_id}", Absent(Why.UNSUPPORTED, reason)))
+    if not places:
+        raise UnreadError(gaps[0].absent.why, gaps[0].absent.reason)
+    deadline = reading.deadline(_PAGE_S)
+
+    def ask(place: tuple[str, int]) -> _TimedPage | ClientError:
+        before_ms = time.time() * 1000
+        try:
+            page = read_metrics_page(place, deadline)
+        except ClientError as error:
+            return error
+        return _TimedPage(page, before_ms, time.time() * 1000)
+
+    with ThreadPoolExecutor(len(places)) as pool:
+        answers = dict(zip(places, pool.map(ask, places.values()), strict=True))
+    pages = {}
+    for broker_id, answer in answers.items():
+        if isinstance(answer, ClientError):
+            gaps.append(Gap(f"broker {broker_id}", Absent(Why.UNREACHABLE, str(answer))))
+        else:
+            pages[broker_id] = answer
+    return MetricsPagesPart(pages=pages, gaps=tuple(gaps))
+
+
+@reads()
+def read_deprecated_requests(reading: ClusterReading) -> DeprecatedRequestsPart:
+    """The counters of requests that Kafka 4.0 refuses."""
+    found = reading.require(MetricsPagesPart)
+    counts: dict[int, dict[DeprecatedRequest, int]] = {}
+    for broker_id, timed in found.pages.items():
+        counts[broker_id] = {}
+        for sample in timed.page.samples.get(_DEPRECATED, ()):
+            version = sample.label("version") or ""
+            if version.isdecimal():
+                request = DeprecatedRequest(
+                    sample.label("request") or _UNKNOWN,
+                    int(version),
+                    sample.label("clientSoftwareName") or _UNKNOWN,
+                    sample.label("clientSoftwareVersion") or "",
+                )
+                counts[broker_id][request] = round(sample.value)
+    return DeprecatedRequestsPart(counts=counts, gaps=found.gaps)
+
+
+@reads()
+def read_clocks(reading: ClusterReading) -> ClocksPart:
+    """The wall clocks of the brokers that show a page."""
+    found = reading.require(MetricsPagesPart)
+    readings, gaps = [], list(found.gaps)
+    for broker_id, timed in found.pages.items():
+        clock_s = timed.page.value(_CLOCK)
+        if clock_s is None:
+            gaps.append(Gap(f"broker {broker_id}", Absent(Why.UNSUPPORTED, "its page does not have its clock")))
+            continue
+        here_ms = (timed.before_ms + timed.after_ms) / 2
+        readings.append(
+            ClockReading(
+                f"broker {broker_id}",
+                round(clock_s * 1000 - here_ms),
+                round((timed.after_ms - timed.before_ms) / 2) + 1,
+                f"{_CLOCK} of its page of metrics",
+            )
+        )
+    return ClocksPart(readings=tuple(readings), gaps=tuple(gaps))

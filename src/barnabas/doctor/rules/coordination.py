@@ -1,0 +1,153 @@
+"""Rules on the ensemble: its members, and who leads.
+
+A KRaft cluster has no ensemble: the parts are absent there, and these rules not checked.
+
+In ZooKeeper: ``server.N`` in zoo.cfg, the words `srvr` and `mntr`.
+"""
+
+from collections.abc import Iterator
+
+from barnabas.doctor.evidence.cluster import BrokersPart
+from barnabas.doctor.evidence.coordination import EnsemblePart, ServerSessionsPart, ZnodesPart
+from barnabas.doctor.evidence.part import Absent
+from barnabas.doctor.finding import Danger, Finding, MendingCommand, NotApplicableError
+from barnabas.doctor.rules.registration import rule
+from barnabas.doctor.words import brokers_named, counted, some
+
+__all__ = [
+    "connect_string_is_short",
+    "ensemble_is_even",
+    "ensemble_without_leader",
+    "members_away",
+    "registrations_without_session",
+    "single_server",
+]
+
+
+@rule("ensemble-without-leader", Danger.UNAVAILABLE, "no coordination server serves: the ensemble has no quorum")
+def ensemble_without_leader(ensemble: EnsemblePart) -> Iterator[Finding]:
+    """Brokers go on with what they have; no leader, topic or in-sync set can change."""
+    serving = [each for each in ensemble.servers if each.is_serving is not False]
+    leaders = [each.address for each in serving if each.mode == "leader"]
+    if not serving:
+        yield Finding(
+            tuple(ensemble.connect),
+            "No coordination server serves clients: no partition can get another leader, and no topic can change.",
+            tuple(f"{each.address}: {each.problem or each.mode}" for each in ensemble.servers),
+            ("start the coordination servers, so that more than half of them run", _status(ensemble)),
+        )
+    elif len(leaders) > 1:
+        yield Finding(
+            tuple(leaders),
+            f"The coordination servers follow {len(leaders)} leaders: brokers do not see the same znodes.",
+            tuple(f"{each}: leader" for each in leaders),
+            ("give all members the same server.N lines; they are two ensembles now", _status(ensemble)),
+        )
+
+
+@rule("ensemble-member-away", Danger.COMING, "a coordination server does not answer, or follows no leader")
+def members_away(ensemble: EnsemblePart) -> Iterator[Finding]:
+    """The ensemble works with the others, as long as they are more than half."""
+    away = [each for each in ensemble.servers if each.is_serving is False]
+    if away and len(away) < len(ensemble.servers):
+        others = len(ensemble.servers) - len(away)
+        yield Finding(
+            tuple(each.address for each in away),
+            f"{counted(len(away), 'coordination server does', 'coordination servers do')} not serve: "
+            f"{some(each.address for each in away)}. {_spare(others, len(ensemble.servers))}",
+            tuple(f"{each.address}: {each.problem or each.mode}" for each in away),
+            (f"start {some(each.address for each in away)} again", _status(ensemble)),
+        )
+
+
+def _spare(serving: int, total: int) -> str:
+    spare = serving - (total // 2 + 1)
+    if spare <= 0:
+        return "When one more stops, no broker can change anything."
+    return f"{counted(spare, 'more server', 'more servers')} may stop."
+
+
+@rule("single-coordination-server", Danger.COMING, "several brokers depend on one coordination server")
+def single_server(ensemble: EnsemblePart, brokers: BrokersPart) -> Iterator[Finding]:
+    """While it is away, no leader can change; when its disk is lost, so is the cluster's state."""
+    is_alone = not isinstance(ensemble.members, Absent) and not ensemble.members
+    alone = [each for each in ensemble.servers if each.mode == "standalone"]
+    if is_alone and alone and len(brokers.views) > 1:
+        yield Finding(
+            (alone[0].address,),
+            f"{len(brokers.views)} brokers depend on one coordination server: when its disk is lost, so are topics, "
+            "configurations and ACLs.",
+            (f"{alone[0].address}: standalone, and /zookeeper/config names no member",),
+            ("make it an ensemble of three: see docs/how-to/run-a-cluster.md",),
+        )
+
+
+@rule("ensemble-even", Danger.UNTIDY, "the ensemble has an even number of voters")
+def ensemble_is_even(ensemble: EnsemblePart) -> Iterator[Finding]:
+    """One member more than an odd number stands no failure more, and can fail itself."""
+    if isinstance(ensemble.members, Absent):
+        raise NotApplicableError(ensemble.members.reason)
+    voters = [each.server_id for each in ensemble.members if each.is_voter]
+    if voters and len(voters) % 2 == 0:
+        stands = (len(voters) - 1) // 2
+        yield Finding(
+            tuple(f"server.{each}" for each in voters),
+            f"The ensemble has {len(voters)} voters, and stands the loss of {stands}, as with {len(voters) - 1} voters: "
+            "an even number only adds a server that can fail.",
+            (f"/zookeeper/config: voters {', '.join(map(str, sorted(voters)))}",),
+            (
+                "add a voter, or make one an observer; with reconfigEnabled=true:",
+                MendingCommand(
+                    "zookeeper-shell", (ensemble.connect[0], "reconfig", "-remove", str(max(voters))), connects=False
+                ),
+            ),
+        )
+
+
+@rule("short-connect-string", Danger.COMING, "zookeeper.connect of brokers lacks members of the ensemble")
+def connect_string_is_short(ensemble: EnsemblePart) -> Iterator[Finding]:
+    """A broker whose only named member is away cannot start, and loses its session."""
+    if isinstance(ensemble.members, Absent):
+        raise NotApplicableError(ensemble.members.reason)
+    voters = [each for each in ensemble.members if each.is_voter]
+    if len(voters) > 1 and len(ensemble.connect) == 1:
+        yield Finding(
+            ensemble.connect,
+            f"Brokers know one of {len(voters)} coordination servers: when it is away, they lose their sessions, though "
+            "the ensemble works.",
+            (f"zookeeper.connect={','.join(ensemble.connect)}; /zookeeper/config has {len(voters)} voters",),
+            ("name all members in zookeeper.connect of each broker, and restart the brokers one after the other",),
+        )
+
+
+@rule("registration-without-session", Danger.UNAVAILABLE, "a broker's znode would stay when the broker dies")
+def registrations_without_session(
+    znodes: ZnodesPart, ensemble: EnsemblePart, sessions: ServerSessionsPart | Absent
+) -> Iterator[Finding]:
+    """A broker's znode is ephemeral: it goes with the broker's session. One that somebody made by
+    hand, or whose session does not exist, keeps a dead broker in the cluster."""
+    found = {}
+    for each in znodes.registrations:
+        path, session_id = f"/brokers/ids/{each.broker_id}", each.session_id & (1 << 64) - 1
+        if not session_id:
+            found[each.broker_id] = f"{path} is not ephemeral"
+        elif not isinstance(sessions, Absent) and session_id not in sessions.sessions:
+            found[each.broker_id] = f"{path} belongs to session 0x{session_id:x}, which does not exist (dump)"
+    if found:
+        first = next(iter(found))
+        yield Finding(
+            tuple(f"broker {each}" for each in found),
+            f"The registration of {brokers_named(list(found))} has no session: it stays when the broker is dead, and the "
+            "broker cannot register again.",
+            tuple(found.values()),
+            (
+                "stop the broker, remove the znode, and start the broker again:",
+                MendingCommand(
+                    "zookeeper-shell", (ensemble.connect[0], "delete", f"/brokers/ids/{first}"), connects=False
+                ),
+            ),
+        )
+
+
+def _status(ensemble: EnsemblePart) -> MendingCommand:
+    return MendingCommand("zookeeper-status", (",".join(ensemble.connect),), connects=False)
