@@ -16,7 +16,7 @@ def formatted_text(parts: RegistryParts, stored: StoredSchema, form: str) -> str
     """The text of a version in the form that a request's ``format`` names.
 
     Raises RegistryError (42201) when it cannot be parsed."""
-    return parts.parser.parse_stored(stored).formatted(form) if form.strip() else stored.text
+    return parts.long_work.formatted(parts.parser.parse_stored(stored), form) if form.strip() else stored.text
 
 
 def qualified_references(stored: StoredSchema, reference_format: str) -> dict[str, Answer]:

@@ -5,7 +5,7 @@ In Confluent's registry: `KafkaSchemaRegistry.lookUpSchemaUnderSubject`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Self
 
 from barnabas.registry.core.config_value import ConfigValue
@@ -88,11 +88,6 @@ class CanonicalSchema:
     def digest(self) -> bytes:
         return schema_digest(self.text, self.references, self.candidate.metadata, self.candidate.rule_set)
 
-    @cached_property
-    def resolved_text(self) -> str:
-        """The text with all that it refers to in place, where the format has one."""
-        return self.parsed.formatted("resolved")
-
     def stored(self, version: int, schema_id: int) -> StoredSchema:
         """The version as it is to be stored."""
         return StoredSchema(
@@ -125,7 +120,7 @@ class Finder:
         mode = self._parts.scoped.mode_in_scope(candidate.subject)
         if normalize and mode not in (Mode.IMPORT, Mode.FORWARD):
             try:
-                parsed = parsed.normalized()
+                parsed = self._parts.long_work.normalized(parsed)
             except (InvalidSchemaError, RecursionError) as error:
                 message = f"Invalid schema of type {candidate.schema_type}, details: {error}"
                 raise RegistryError(ErrorCode.INVALID_SCHEMA, message) from None
@@ -201,7 +196,8 @@ class Finder:
         if schema.references or stored.schema_type != SchemaType.AVRO:
             return False
         try:
-            return self._parts.parser.parse_stored(stored).formatted("resolved") == schema.resolved_text
+            resolved = partial(self._parts.long_work.formatted, form="resolved")
+            return resolved(self._parts.parser.parse_stored(stored)) == resolved(schema.parsed)
         except (RegistryError, InvalidSchemaError):
             return False
 

@@ -3,6 +3,7 @@
 In Confluent's registry: the fields of `KafkaSchemaRegistry`.
 """
 
+from barnabas.registry.core.long_work import LongWork
 from barnabas.registry.core.qualified_subject import normalize, qualify
 from barnabas.registry.core.schema_parser import SchemaParser
 from barnabas.registry.core.scoped_settings import ScopedSettings
@@ -13,15 +14,16 @@ __all__ = ["RegistryParts"]
 
 
 class RegistryParts:
-    """The state, what is configured in it, the parser of schemas, and the settings."""
+    """The state, what is configured in it, the parser of schemas, long work, and the settings."""
 
-    __slots__ = ("parser", "scoped", "settings", "state")
+    __slots__ = ("long_work", "parser", "scoped", "settings", "state")
 
     def __init__(self, settings: RegistrySettings) -> None:
         self.settings = settings
         self.state = RegistryState(settings.compatibility_level)
         self.scoped: ScopedSettings = self.state.scoped
-        self.parser = SchemaParser(self.state, settings.parsed_schemas)
+        self.long_work = LongWork()
+        self.parser = SchemaParser(self.state, self.long_work, settings.parsed_schemas)
 
     def subject_named(self, name: str) -> str:
         """The subject that a name means: its own, or the one its alias stands for."""

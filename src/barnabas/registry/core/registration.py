@@ -16,7 +16,7 @@ from barnabas.registry.core.reserved_fields import check_field_names, reserved_f
 from barnabas.registry.core.stored_schema import StoredSchema, guid_of, references_to_json
 from barnabas.registry.core.versions import LATEST_VERSION, read_only
 from barnabas.registry.errors import ErrorCode, RegistryError
-from barnabas.registry.formats.compatibility import check_compatibility, checked_versions
+from barnabas.registry.formats.compatibility import checked_versions
 from barnabas.registry.formats.schema import CompatibilityLevel
 
 __all__ = ["Registrar", "incompatibilities"]
@@ -197,7 +197,7 @@ def incompatibilities(
         oldest_first = [each for each in oldest_first if _property(each.metadata, group) == own]
     checked = checked_versions(level, oldest_first)
     parsed = [(each.version, parts.parser.parse_stored(each)) for each in checked]
-    messages.extend(check_compatibility(level, schema.parsed, parsed))
+    messages.extend(parts.long_work.incompatibilities(level, schema.parsed, parsed))
     if messages:
         messages.append(f"{{validateFields: '{str(bool(config.validate_fields)).lower()}', compatibility: '{level}'}}")
     return messages

@@ -8,6 +8,7 @@ from barnabas.registry.core.configs import Configs
 from barnabas.registry.core.contexts import Contexts
 from barnabas.registry.core.decisions import LogRecord, NewRecord
 from barnabas.registry.core.finder import Finder
+from barnabas.registry.core.long_work import LongWork
 from barnabas.registry.core.modes import Modes
 from barnabas.registry.core.parts import RegistryParts
 from barnabas.registry.core.schemas import Schemas
@@ -52,6 +53,11 @@ class Registry:
         aliases are replaced before. An alias without a context is in that of its
         subject, and does not lead to another alias."""
         return self._parts.subject_named(name)
+
+    @property
+    def long_work(self) -> LongWork:
+        """What operations on large schemas ask for, which may be done elsewhere."""
+        return self._parts.long_work
 
     @property
     def skipped_records(self) -> int:

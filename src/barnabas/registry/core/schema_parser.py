@@ -5,7 +5,9 @@ In Confluent's registry: `AbstractSchemaProvider`.
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from functools import partial
 
+from barnabas.registry.core.long_work import LongWork
 from barnabas.registry.core.qualified_subject import qualify
 from barnabas.registry.core.state import RegistryState
 from barnabas.registry.core.stored_schema import StoredSchema
@@ -24,8 +26,9 @@ _CacheKey = tuple[str, str, tuple[SchemaReference, ...], tuple[tuple[str, str], 
 class SchemaParser:
     """Parses texts with the versions that they refer to, and keeps the results of late."""
 
-    def __init__(self, state: RegistryState, most_kept: int) -> None:
+    def __init__(self, state: RegistryState, long_work: LongWork, most_kept: int) -> None:
         self._state = state
+        self._long_work = long_work
         self._most_kept = most_kept
         self._kept: OrderedDict[_CacheKey, ParsedSchema] = OrderedDict()
         self._characters = 0
@@ -64,10 +67,8 @@ class SchemaParser:
         if parsed is not None:
             self._kept.move_to_end(key)
             return parsed
-        try:
-            parsed = parse_schema(schema_type, text, references, resolved, is_new=is_new)
-        except RecursionError:
-            raise InvalidSchemaError("it is nested too deeply") from None
+        work = partial(_parse, schema_type, text, references, resolved, is_new=is_new)
+        parsed = self._long_work.outcome(key, len(text) + sum(map(len, resolved.values())), work)
         self._kept[key] = parsed
         self._characters += len(text)
         while len(self._kept) > 1 and (len(self._kept) > self._most_kept or self._characters > _MOST_CHARACTERS):
@@ -119,3 +120,17 @@ class SchemaParser:
                 f'No schema reference found for subject "{subject}" and version {reference.version}'
             )
         return stored
+
+
+def _parse(
+    schema_type: SchemaType,
+    text: str,
+    references: Sequence[SchemaReference],
+    resolved: Mapping[str, str],
+    *,
+    is_new: bool,
+) -> ParsedSchema:
+    try:
+        return parse_schema(schema_type, text, references, resolved, is_new=is_new)
+    except RecursionError:
+        raise InvalidSchemaError("it is nested too deeply") from None

@@ -1,7 +1,6 @@
 """Which operation of the core answers which request: a line for each method and path.
 
-An entry reads what a request gives and calls the core; nothing is decided here. In Confluent's
-registry: the resources of the package ``rest.resources``.
+An entry reads what a request gives and calls the core; nothing is decided here.
 
 In Confluent's registry: the resources of the package `rest.resources`, such as `SubjectsResource`.
 """

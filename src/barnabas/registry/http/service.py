@@ -32,6 +32,7 @@ from barnabas.registry.http.content import (
     read_body,
 )
 from barnabas.registry.http.context_paths import PREFIX, has_paths_in_contexts
+from barnabas.registry.http.deliberation import Deliberation, Deliberations
 from barnabas.registry.http.forwarding import FORWARDED, READ_POSITION, LeaderAbsentError, LeaderForwarding
 from barnabas.registry.http.operations import OPERATIONS, Call, RestOperation
 from barnabas.registry.http.settings import HttpSettings
@@ -76,6 +77,7 @@ class HttpService:
         self._settings = settings
         self._rights = rights
         self._forwarding = LeaderForwarding(settings, leader_tls)
+        self._deliberations = Deliberations(store.registry)
         self._server = WebServer(self._application(), settings.connection_limit, settings.idle_timeout_ms / 1000)
 
     def bind(self, listeners: Sequence[WebListener]) -> list[int]:
@@ -91,6 +93,7 @@ class HttpService:
     async def close(self) -> None:
         """Answer what is under way, and end."""
         await self._server.close()
+        self._deliberations.close()
         await self._forwarding.close()
 
     def _application(self) -> web.Application:
@@ -162,7 +165,7 @@ class HttpService:
         if self._rights is not None:
             self._rights.check(operation, call, user, host)
         if not operation.right.writes:
-            answer = operation.handle(self._store.registry, call)
+            answer = await self._deliberations.about(partial(operation.handle, self._store.registry, call)).decided()
             if self._rights is not None:
                 answer = self._rights.visible(operation, answer, user, host)
             return _answer(operation, answer, content_type)
@@ -171,22 +174,21 @@ class HttpService:
     async def _write(
         self, operation: RestOperation, call: Call, request: web.Request, body: bytes, content_type: str
     ) -> web.Response:
-        store = self._store
-
         def decide() -> Decision:
-            decision = operation.handle(store.registry, call)
+            decision = operation.handle(self._store.registry, call)
             assert isinstance(decision, Decision)
             return decision
 
+        deliberation = self._deliberations.about(decide)
         try:
-            decision = decide()
+            decision = await deliberation.decided()
         except RegistryError:
             pass  # the leader knows the end of the topic
         else:
             if not decision.records:
                 return _answer(operation, decision.answer(), content_type)
         return await self._lead_or_forward(
-            request, body, lambda written: _answer(operation, written, content_type), decide, may_wait=True
+            request, body, lambda written: _answer(operation, written, content_type), deliberation, may_wait=True
         )
 
     async def _lead_or_forward(
@@ -194,13 +196,13 @@ class HttpService:
         request: web.Request,
         body: bytes,
         respond: Callable[[Answer], web.Response],
-        decide: Callable[[], Decision],
+        deliberation: Deliberation[Decision],
         *,
         may_wait: bool,
     ) -> web.Response:
         store = self._store
         if store.leads:
-            answer = respond(await store.write(decide))
+            answer = respond(await deliberation.carried_out(lambda: store.write(deliberation.decide)))
             if FORWARDED in request.headers:
                 answer.headers[READ_POSITION] = str(store.position)
             return answer
@@ -212,7 +214,7 @@ class HttpService:
                 raise
             # It may have stopped a moment ago. Nothing was sent, so it can be sent once more.
             await store.wait_for_other_leader(former)
-        return await self._lead_or_forward(request, body, respond, decide, may_wait=False)
+        return await self._lead_or_forward(request, body, respond, deliberation, may_wait=False)
 
     async def _forward(self, request: web.Request, body: bytes) -> web.Response:
         store = self._store
