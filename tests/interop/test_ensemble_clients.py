@@ -51,13 +51,6 @@ def members(running: Ensemble) -> Ensemble:
     return running
 
 
-def kill_leader(members: Ensemble) -> None:
-    """End the leader's process at once, and wait until another one leads."""
-    leader = eventually(members.leader, timeout_s=LIMIT_S, what="a member leads")
-    leader.stop(signal.SIGKILL)
-    eventually(lambda: members.leader() is not None, timeout_s=LIMIT_S, what="another member leads")
-
-
 @contextlib.contextmanager
 def program(command: list[object], **environment: str) -> Iterator["subprocess.Popen[str]"]:
     """A stranger's process, with pipes; it ends with the test."""
@@ -96,7 +89,7 @@ def run_while_the_leader_is_killed(members: Ensemble, *command: object) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         read = until_line(process.stdout, "ready")
-        kill_leader(members)
+        members.kill_leader()
         process.stdin.write("\n")
         process.stdin.flush()
         rest = process.stdout.read()
@@ -163,7 +156,7 @@ def test_zkcli_goes_on_at_another_member(members: Ensemble) -> None:
         # One line after the other: the last one's answer says that the watch is set.
         type_lines("create /cli hello", "stat -w /cli", "create -e /cli/mine x")
         until_line(process.stdout, "Created /cli/mine")
-        kill_leader(members)
+        members.kill_leader()
         with members.client() as client:
             client.retry(client.set, "/cli", b"from another client")
         until_line(process.stdout, "NodeDataChanged path:/cli")
@@ -250,7 +243,7 @@ def check_other_recipes(members: Ensemble, clients: list[KazooClient]) -> None:
     elections = [Election(client, "/kazoo/election", str(number)) for number, client in enumerate(clients)]
     queue = LockingQueue(clients[0], "/kazoo/queue")
     queue.put_all([b"%d" % number for number in range(5)])
-    kill_leader(members)
+    members.kill_leader()
     for thread in run_in_threads(
         [lambda each=each: each.run(elected.append, each.lock.data.decode()) for each in elections]  # type: ignore[misc]
     ):
@@ -288,7 +281,7 @@ def test_apache_kafka_keeps_its_brokers_and_records_while_the_leader_is_killed(
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         make_topic(admin, "before")
         produce(cluster.bootstrap, "before", 500)
-        kill_leader(members)
+        members.kill_leader()
         produce(cluster.bootstrap, "before", 500)
         make_topic(admin, "after")
         produce(cluster.bootstrap, "after", 100)

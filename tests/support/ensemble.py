@@ -127,6 +127,15 @@ class Ensemble:
         """The member that leads."""
         return next((each for each in self.members.values() if each.process and each.mode() == "leader"), None)
 
+    def kill_leader(self) -> Member:
+        """End the leader's process at once, and wait until another one leads.
+
+        Returns the one that was killed; it can be started again."""
+        leader = eventually(self.leader, what="a member leads")
+        leader.stop(signal.SIGKILL)
+        eventually(lambda: self.leader() is not None, what="another member leads")
+        return leader
+
     def until_serving(self, timeout_s: float = 60) -> None:
         """Wait until every running member serves."""
         eventually(

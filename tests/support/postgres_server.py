@@ -55,10 +55,7 @@ def running_postgres(port: int | None = None) -> Iterator[PostgresServer]:
     with tempfile.TemporaryDirectory(prefix="pg-") as name:
         folder = Path(name)
         extra: dict[str, Any] = {}
-        if os.geteuid() == 0:  # which PostgreSQL refuses
-            owner = next((each for each in ("postgres", "nobody") if _has_user(each)), None)
-            if owner is None:
-                pytest.skip("PostgreSQL does not run as root, and there is no user postgres or nobody")
+        if (owner := owner_of_servers()) is not None:
             shutil.chown(folder, owner)
             extra = {"user": owner, "extra_groups": []}
         running = PostgresServer(folder, extra, port)
@@ -66,6 +63,19 @@ def running_postgres(port: int | None = None) -> Iterator[PostgresServer]:
             yield running
         finally:
             running.stop()
+
+
+def owner_of_servers() -> str | None:
+    """The user that runs PostgreSQL in the place of root, which it refuses; None
+    where this process is not root's.
+
+    The test is skipped where there is no such user."""
+    if os.geteuid() != 0:
+        return None
+    owner = next((each for each in ("postgres", "nobody") if _has_user(each)), None)
+    if owner is None:
+        pytest.skip("PostgreSQL does not run as root, and there is no user postgres or nobody")
+    return owner
 
 
 def _has_user(name: str) -> bool:
