@@ -83,6 +83,8 @@ EDGE_PATHS = (
     "rest/http/",
     "rest/server.py",
     "testing/",
+    "top/reader.py",
+    "top/screen.py",
 )
 # Commands are programs, and Spark is everywhere in pipelines: both are edges, but for
 # these modules, which decide.

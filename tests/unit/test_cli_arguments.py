@@ -34,6 +34,7 @@ WITHOUT_BROKERS = [
     ["reassign-partitions", "--list"],
     ["replica-verification"],
     ["tail", "t"],
+    ["top"],
     ["topics", "--list"],
     [
         *("transactional-message-copier", "--input-topic", "t", "--input-partition", "0"),

@@ -132,6 +132,21 @@ def test_overview_for_people_has_question_marks_for_what_is_not_known(
     }
 
 
+def test_top_shows_the_brokers_that_answer_and_names_the_other(hurt: Hurt, capsys: pytest.CaptureFixture[str]) -> None:
+    """A snapshot has what is known, and the rest is null."""
+    assert run(hurt, "top", "--output", "json") == INCOMPLETE
+    shown = capsys.readouterr()
+    found = json.loads(shown.out)
+    records = {topic["name"]: topic["records"] for topic in found["topics"]}
+    assert [records[f"on-{n}"] for n in hurt.others] == [RECORDS, RECORDS]
+    assert records["spread"] is records[f"on-{hurt.victim}"] is None
+    states = {broker["id"]: broker["state"] for broker in found["brokers"]}
+    assert all(states[broker_id].startswith("up") for broker_id in hurt.others)
+    assert states[hurt.victim] in ("away", "no answer")
+    assert hurt.names_the_loss("\n".join(found["errors"]))
+    assert hurt.names_the_loss(shown.err)
+
+
 def test_get_offsets_prints_the_partitions_that_have_a_leader(hurt: Hurt, capsys: pytest.CaptureFixture[str]) -> None:
     """As lines, and as JSON with null for the others."""
     assert run(hurt, "get-offsets", "--topic", "on-.*") == INCOMPLETE

@@ -20,6 +20,7 @@ PERF = ("--topic", "t", "--num-records", "1", "--record-size", "1", "--throughpu
 ARGUMENTS: dict[str, tuple[str, ...]] = {
     "overview": ("--bootstrap-server", "BROKER"),
     "doctor": ("--bootstrap-server", "BROKER"),
+    "top": ("--bootstrap-server", "BROKER"),
     "tail": ("t", "--bootstrap-server", "BROKER"),
     "cat": ("-L", "-b", "BROKER"),
     "groups": ("list", "--bootstrap-server", "BROKER"),

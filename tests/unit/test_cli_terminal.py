@@ -299,6 +299,7 @@ COMMANDS = [
     (r"idle\x1b", ("consumer-groups", "--reset-offsets", "--to-earliest", "--all-topics", "--all-groups")),
     (r"group\x1b", ("groups", "list")),
     (r"rack\x1b", ("overview",)),
+    (r"rack\x1b", ("top",)),
     (r"rack\x1b", ("broker-api-versions",)),
     (r"rack\x1b", ("cluster", "list-endpoints")),
     (r"data\u001b", ("log-dirs", "--describe")),

@@ -66,6 +66,9 @@ COMMANDS = {
     "doctor": CommandEntry(
         "cluster.doctor", "say what is wrong with a cluster or will be, and the command that mends it"
     ),
+    "top": CommandEntry(
+        "cluster.top", "watch a cluster live: brokers, topics, groups, coordination, flows, mirrors, slowest requests"
+    ),
     "tail": CommandEntry("console.tail", "show the last records of a topic, and those that come"),
     "cat": CommandEntry("console.cat", "copy standard input to a topic, or a topic to standard output, as kcat does"),
     "groups": CommandEntry("groups.groups", "list consumer groups, or move one to another place"),

@@ -48,6 +48,19 @@ class LinkHeartbeat(NamedTuple):
     def value(self) -> bytes:
         return struct.pack(">hq", _VERSION, self.timestamp_ms)
 
+    @classmethod
+    def decode(cls, key: bytes, value: bytes) -> "LinkHeartbeat":
+        """Raises `CorruptDataError`."""
+        try:
+            source, end = _read_string(key, 0)
+            target, _ = _read_string(key, end)
+            version, timestamp_ms = struct.unpack(">hq", value)
+        except (struct.error, UnicodeDecodeError) as error:
+            raise CorruptDataError(f"not a heartbeat: {error}") from None
+        if version != _VERSION:
+            raise CorruptDataError(f"a heartbeat of version {version}")
+        return cls(source, target, timestamp_ms)
+
 
 class GroupCheckpoint(NamedTuple):
     """Where a group stands: its offset in the source, and the offset in the target

@@ -16,7 +16,7 @@ from barnabas.wire.kafka.messages.fetch import FetchPartition, FetchRequest, Fet
 from barnabas.wire.kafka.records.batch_header import check_batch, read_headers
 from barnabas.wire.kafka.records.records import read_records
 
-__all__ = ["StoredBatch", "batch_at"]
+__all__ = ["StoredBatch", "batch_at", "fetched_records"]
 
 _NO_SESSION = -1
 _NAMES_UNTIL = 12  # the last version of Fetch that names topics rather than their ids
@@ -37,6 +37,29 @@ class StoredBatch(NamedTuple):
 
 def batch_at(connection: AdminConnection, topic_partition: TopicPartition, offset: int) -> StoredBatch | None:
     """The batch that holds ``offset``, or the next one; None at the end of the partition.
+
+    Raises `RefusedError` with what its leader answers, and `ConnectError`.
+    """
+    records = fetched_records(connection, topic_partition, offset)
+    for position, header in read_headers(records):
+        if header.last_offset < offset:
+            continue
+        batch = memoryview(records)[position : position + header.size_bytes]
+        return StoredBatch(
+            header.base_offset,
+            header.last_offset,
+            header.size_bytes,
+            header.compression.name.lower(),
+            _damage(batch),
+        )
+    return None
+
+
+def fetched_records(
+    connection: AdminConnection, topic_partition: TopicPartition, offset: int
+) -> bytes | bytearray | memoryview:
+    """Up to 64 KiB of batches from the one that holds ``offset`` on, as their leader sends them: at
+    least one batch, unless the partition ends there.
 
     Raises `RefusedError` with what its leader answers, and `ConnectError`.
     """
@@ -64,19 +87,8 @@ def batch_at(connection: AdminConnection, topic_partition: TopicPartition, offse
         raise refusal(answer.error_code, about=f"topic {topic}")
     records = answer.records
     if records is None or isinstance(records, FileSlice):  # only what is sent may be one
-        return None
-    for position, header in read_headers(records):
-        if header.last_offset < offset:
-            continue
-        batch = memoryview(records)[position : position + header.size_bytes]
-        return StoredBatch(
-            header.base_offset,
-            header.last_offset,
-            header.size_bytes,
-            header.compression.name.lower(),
-            _damage(batch),
-        )
-    return None
+        return b""
+    return records
 
 
 def _leader(connection: AdminConnection, topic_partition: TopicPartition) -> int:

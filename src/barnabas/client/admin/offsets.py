@@ -74,15 +74,17 @@ def offsets_in_part(
     *,
     read_committed: bool = False,
     is_last: bool = False,
+    known: MetadataResponse | None = None,
 ) -> dict[TopicPartition, FoundOffset | ClientError]:
     """The same for a reader that does not wait: leaders are asked again for a moment
     only, as after an election.
 
     What cannot be had is a `ClientError` in place of the offset: of a partition without a leader,
-    or of a leader that does not answer. ``is_last`` as for `ask_each`.
+    or of a leader that does not answer. ``is_last`` as for `ask_each`. ``known`` is metadata that
+    has just come, and need not be asked for.
     """
     ask = partial(_ask_offsets, wanted=wanted, read_committed=read_committed)
-    return ask_leaders(connection, wanted, ask, in_part=True, is_last=is_last)
+    return ask_leaders(connection, wanted, ask, in_part=True, is_last=is_last, known=known)
 
 
 def bounds_in_part(
@@ -174,20 +176,24 @@ def ask_leaders(
     changes: bool = False,
     in_part: bool = False,
     is_last: bool = False,
+    known: MetadataResponse | None = None,
 ) -> dict[TopicPartition, Answer | ClientError]:
     """What ``ask(connection, leader, partitions)`` yields, for all leaders; where a
     leader is moving, asked again.
 
     With a deadline a leader that does not answer is an outcome, and asked once. With ``in_part``
-    every leader's error is an outcome, and what may pass is waited for only a moment.
+    every leader's error is an outcome, and what may pass is waited for only a moment. ``known`` is
+    the metadata of the first round.
     """
     asked = list(wanted)
     found: dict[TopicPartition, Answer | ClientError] = {}
     left = dict.fromkeys(asked)
+    metadata_at_hand = [known] if known is not None else []
 
     def attempt() -> MetadataResponse:
         """One round over all leaders of what is left."""
-        metadata = connection.metadata(sorted({topic_partition.topic for topic_partition in left}))
+        topics = sorted({topic_partition.topic for topic_partition in left})
+        metadata = metadata_at_hand.pop() if metadata_at_hand else connection.metadata(topics)
         leaders, homeless = _by_leader(metadata, left)
         found.update(homeless)
         outcomes = ask_each(

@@ -14,6 +14,7 @@ from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.client.errors import ClientError, RefusedError, refusal
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.messages.metadata import MetadataResponse
 
 __all__ = [
     "EligibleLeaders",
@@ -23,6 +24,7 @@ __all__ = [
     "create_topic",
     "delete_topics",
     "describe_topics",
+    "described_topics",
     "eligible_leaders",
     "no_leader",
 ]
@@ -66,13 +68,22 @@ def describe_topics(connection: AdminConnection, names: Iterable[str] | None = N
     """All topics, or those named, by name.
 
     Raises UNKNOWN_TOPIC_OR_PARTITION for one that is not there."""
-    found = []
-    for topic in connection.metadata(names).topics:
+    metadata = connection.metadata(names)
+    for topic in metadata.topics:
         name = topic.name or ""
         if topic.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
             if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise refusal(topic.error_code, f"topic {name} does not exist{_hint(connection, name)}")
             raise refusal(topic.error_code, about=f"topic {name}")
+    return described_topics(metadata)
+
+
+def described_topics(metadata: MetadataResponse) -> list[TopicDescription]:
+    """The topics in an answer to Metadata, by name; those with an error have what is known of
+    them."""
+    found = []
+    for topic in metadata.topics:
+        name = topic.name or ""
         partitions = [
             PartitionDescription(
                 item.partition_index,

@@ -3,6 +3,8 @@ where it is allowed, `mntr`.
 
 ``srvr`` is answered in every state, also by a member of an ensemble without a
 quorum, which gives no session.
+
+Kafka has no counterpart; in ZooKeeper these are `StatCommand` and `MonitorCommand`.
 """
 
 import re
