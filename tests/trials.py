@@ -230,25 +230,29 @@ def trials(seeds: str) -> dict[str, Trial]:
             ("tests/interop/test_connect_workers.py", "tests/interop/test_streams_shop.py"),
             {"BARNABAS_LONG": 1},
         ),
-        "systems: patroni": Trial(
+        "patroni": Trial(
             "PostgreSQL under Patroni has one primary at a time and loses no row; it and the ensemble's leader killed",
             ("tests/interop/test_patroni.py",),
         ),
-        "systems: clickhouse": Trial(
+        "clickhouse": Trial(
             "ClickHouse's replicas have each number once; the one that leads and the ensemble's leader killed",
             ("tests/strangers/test_clickhouse.py",),
         ),
-        "systems: bookkeeper": Trial(
+        "bookkeeper": Trial(
             "BookKeeper's ledgers are read back; the auditor's bookie, another one and the ensemble's leader killed",
             ("tests/strangers/test_bookkeeper.py",),
         ),
-        "systems: dubbo": Trial(
+        "dubbo": Trial(
             "Dubbo's consumer asks the providers that are registered; one and the ensemble's leader killed, no call fails",
             ("tests/strangers/test_dubbo.py",),
         ),
-        "systems: solr": Trial(
+        "solr": Trial(
             "SolrCloud's replicas have each document; the shard's leader and the ensemble's leader killed",
             ("tests/strangers/test_solr.py",),
+        ),
+        "flink-ha": Trial(
+            "a Flink job goes on at another JobManager, each number once; the one that led and the ensemble's leader killed",
+            ("tests/strangers/test_flink_ha.py",),
         ),
         "types": Trial(
             "every type in every output, read back by others, is the same in 27 combinations of zones",

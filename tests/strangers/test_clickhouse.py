@@ -9,18 +9,27 @@ from pathlib import Path
 
 import pytest
 
+from support.debian import unpacked
 from support.ensemble import HOST, ensemble
-from support.needs import needs
 from support.pages import DOCS, blocks
 from support.ports import free_ports
 from support.restartable import Restartable, restartable
 from support.waiting import eventually
 
-pytestmark = [pytest.mark.interop, needs("clickhouse-server"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 
 LIMIT_S = 60
 PAGE = DOCS / "how-to" / "run-systems-on-coordination.md"
 BLOCK = 100
+PACKAGES = (
+    "clickhouse-server", "clickhouse-common", "libboost-filesystem1.74.0", "libboost-program-options1.74.0",
+    "libcapnp-0.9.2", "libcctz2", "libcpuinfo0", "libdouble-conversion3", "libexpat1", "libfarmhash0", "libicu72",
+    "libjemalloc2", "libltdl7", "liblz4-1", "libmariadb3", "libmetrohash1", "libodbc2", "libpcre3", "libpocodata80",
+    "libpocodataodbc80", "libpocofoundation80", "libpocojson80", "libpocomongodb80", "libpoconet80",
+    "libpoconetssl80", "libpococrypto80", "libpocoutil80", "libpocoxml80", "librdkafka1", "libre2-9", "libsasl2-2",
+    "libssl3", "libzstd1",
+)  # fmt: skip
+"""Of Debian 12: ClickHouse 18.16.1, and its libraries."""
 CONFIG = """<yandex>
     <logger><level>information</level><console>1</console></logger>
     <listen_host>127.0.0.1</listen_host>
@@ -31,7 +40,7 @@ CONFIG = """<yandex>
     <path>{folder}/data/</path>
     <tmp_path>{folder}/tmp/</tmp_path>
     <mark_cache_size>100000000</mark_cache_size>
-    <users_config>/etc/clickhouse-server/users.xml</users_config>
+    <users_config>{debian}/etc/clickhouse-server/users.xml</users_config>
     <default_profile>default</default_profile>
     <default_database>default</default_database>
 </yandex>
@@ -76,6 +85,8 @@ def replicas(directory: Path, addresses: str) -> Iterator[list[Replica]]:
     """Two servers with the page's file for ZooKeeper."""
     section = next(block.text for block in blocks(PAGE) if block.file == "zookeeper.xml")
     ports = iter(address.rpartition(":")[2] for address in addresses.split(","))
+    debian = unpacked("clickhouse", *PACKAGES)
+    path = ":".join(str(each) for folder in ("usr/lib", "lib") for each in (debian / folder).glob("*-linux-gnu"))
     nodes = re.sub(r"<host>zoo\d</host><port>2181<", lambda _: f"<host>{HOST}</host><port>{next(ports)}<", section)
     with contextlib.ExitStack() as stack:
         found = []
@@ -83,10 +94,15 @@ def replicas(directory: Path, addresses: str) -> Iterator[list[Replica]]:
             folder = directory / name
             http, tcp, interserver = free_ports(3)
             (folder / "config.d").mkdir(parents=True)
-            text = CONFIG.format(http=http, tcp=tcp, interserver=interserver, folder=folder)
+            text = CONFIG.format(http=http, tcp=tcp, interserver=interserver, folder=folder, debian=debian)
             (folder / "config.xml").write_text(text)
             (folder / "config.d" / "zookeeper.xml").write_text(nodes.replace("ch1", name))
-            command = ["clickhouse-server", f"--config-file={folder}/config.xml"]
+            command = [
+                "env",
+                f"LD_LIBRARY_PATH={path}",
+                debian / "usr/sbin/clickhouse-server",
+                f"--config-file={folder}/config.xml",
+            ]
             found.append(Replica(stack.enter_context(restartable(command, folder)), http))
         for replica in found:
             eventually(lambda replica=replica: replica.run("SELECT 1"), timeout_s=LIMIT_S, what="a server answers")
