@@ -41,7 +41,7 @@ OTHER_TESTS = {
     "how-to/control-access.md": "interop/test_secured_pages.py",
     "how-to/switch-security-on.md": "interop/test_secured_pages.py",
     "how-to/run-systems-on-coordination.md": "interop/test_patroni.py",
-    "how-to/rest-proxy.md": "interop/test_rest_proxy.py",
+    "how-to/rest-proxy.md": "interop/rest/test_rest_server.py",
     "how-to/schema-registry.md": "interop/test_registry_page.py",
     "how-to/connect-and-streams.md": "interop/test_streams_shop.py",
     "how-to/pipelines.md": "spark/test_spark_pages.py",

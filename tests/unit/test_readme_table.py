@@ -22,7 +22,7 @@ CLIENTS = "interop/test_client_administration.py"
 GROUPS = "interop/test_groups_clients.py"
 BROKER_CLIENTS = "interop/test_broker_clients.py"
 FAILOVER = "interop/test_failover_clients.py::test_producers_lose_and_double_nothing_when_brokers_are_killed"
-REST = "interop/test_rest_proxy.py"
+REST = "interop/rest/test_rest_"
 REGISTRY_CLIENT = "interop/test_registry_confluent_client.py"
 GO = "interop/test_other_languages.py::test_go_clients_do_all_they_do_elsewhere"
 JAVASCRIPT = "interop/test_other_languages.py::test_javascript_clients_do_all_they_do_elsewhere"
@@ -110,12 +110,12 @@ PROOFS: dict[str, dict[str, dict[str, str]]] = {
             ),
         },
         "REST: Confluent's API, versions 2 and 3, by curl and over sockets": {
-            "the documented requests against our proxy: topics and configurations": f"{REST}::test_curl_creates_describes_and_deletes_a_topic_as_documented",
-            "produce in a stream": f"{REST}::test_reports_come_while_the_stream_is_open_and_in_its_order",
-            "consumers with offsets and lags": f"{REST}::test_a_consumer_of_version_2_does_as_documented",
-            "values that Confluent's deserializers read": f"{REST}::test_confluents_deserializers_read_what_was_produced_over_http",
-            "JSON Schema and Protobuf by the registry": f"{REST}::test_values_of_protobuf_go_through_the_registry_both_ways",
-            "event streams": f"{REST}::test_a_stream_has_what_was_there_and_what_comes",
+            "the documented requests against our proxy: topics and configurations": f"{REST}version_3.py::test_curl_creates_describes_and_deletes_a_topic_as_documented",
+            "produce in a stream": f"{REST}version_3.py::test_reports_come_while_the_stream_is_open_and_in_its_order",
+            "consumers with offsets and lags": f"{REST}version_2.py::test_a_consumer_of_version_2_does_as_documented",
+            "values that Confluent's deserializers read": f"{REST}schemas.py::test_confluents_deserializers_read_what_was_produced_over_http",
+            "JSON Schema and Protobuf by the registry": f"{REST}schemas.py::test_values_of_protobuf_go_through_the_registry_both_ways",
+            "event streams": f"{REST}event_streams.py::test_a_stream_has_what_was_there_and_what_comes",
         },
         "kazoo": {
             "nodes and ACLs": (
