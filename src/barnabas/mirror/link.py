@@ -12,7 +12,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from barnabas.base.errors import BarnabasError, ConfigError
@@ -51,7 +51,11 @@ class MirrorLink:
 
     `prepare`, `copied` and `mark` may be called by any thread."""
 
-    def __init__(self, settings: MirrorSettings, link: LinkSettings) -> None:
+    def __init__(
+        self, settings: MirrorSettings, link: LinkSettings, failed: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """``failed`` is called with what is tried again."""
+        self._failed = failed
         self.policy = link.policy
         self._link = link
         self._own_group = str(settings.consumer.get("group.id", ""))
@@ -142,11 +146,11 @@ class MirrorLink:
             for producer in self._producers.values():
                 producer.close(_TURN_S)
 
-    @staticmethod
-    def _round(what: str, work: Any) -> None:
+    def _round(self, what: str, work: Any) -> None:
         try:
             work()
         except (BarnabasError, TimeoutError) as error:
+            self._failed(what.replace(" ", "_"))
             logger.warning("The link's %s are tried again: %s", what, error)
 
     def _write_heartbeats(self) -> None:

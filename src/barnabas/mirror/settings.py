@@ -112,6 +112,8 @@ class MirrorSettings:
     """How often the source is asked for new topics."""
     link: LinkSettings | None = None
     """Set if both clusters have names."""
+    metrics_http_address: tuple[str, int] | None = None
+    """Where the metrics page is, as a broker's metrics.http.address; None for nowhere."""
 
 
 _OWN_COMMITS = "the mirror commits what the target has acknowledged, every --offset.commit.interval.ms"

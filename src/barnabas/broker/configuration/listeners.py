@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Values
+from barnabas.net.metrics_address import METRICS_ADDRESS, parse_metrics_address
 
 __all__ = ["ListenerAddress", "advertised_listeners", "inter_broker_listener", "listeners", "metrics_address"]
 
@@ -130,10 +131,5 @@ def inter_broker_listener(values: Values) -> str:
 def metrics_address(values: Values) -> tuple[str, int] | None:
     """Where Prometheus gets the metrics: host (empty for all interfaces) and port; None for
     nowhere. Raises `ConfigError`."""
-    address = values["metrics.http.address"]
-    if address is None:
-        return None
-    host, colon, port = address.strip().rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535 or (":" in host and not host.startswith("[")):
-        raise ConfigError(f"metrics.http.address: {address!r} is not host:port")
-    return host.strip("[]"), int(port)
+    address = values[METRICS_ADDRESS]
+    return None if address is None else parse_metrics_address(address)

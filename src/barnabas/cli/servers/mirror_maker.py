@@ -24,6 +24,7 @@ from barnabas.cli.output.terminal import print
 from barnabas.mirror.maker import MirrorMaker
 from barnabas.mirror.replication_policy import ReplicationPolicy
 from barnabas.mirror.settings import LinkSettings, MirrorSettings, TopicFilter, bootstrap_servers
+from barnabas.net.metrics_address import METRICS_ADDRESS, parse_metrics_address
 
 __all__ = ["main"]
 
@@ -67,6 +68,9 @@ def main(argv: list[str]) -> int:
         commit_interval_ms=given.offset_commit_interval_ms,
         topic_refresh_ms=given.topic_refresh_ms,
         link=_link(given, parser),
+        metrics_http_address=None
+        if given.metrics_http_address is None
+        else parse_metrics_address(given.metrics_http_address),
     )
     maker = MirrorMaker(settings)
     for properties in (settings.consumer, settings.producer):
@@ -163,6 +167,7 @@ def _parser() -> ToolParser:
         metavar="MS",
         help="how often to look for new topics (default 5000)",
     )
+    add(METRICS_ADDRESS, metavar="HOST:PORT", help="where Prometheus finds the metrics, over HTTP (default nowhere)")
     _add_link_options(add)
     add("new.consumer", action="store_true", help="the only consumer there is; for command lines of older tutorials")
     add_connect_timeout(parser, waits=True)

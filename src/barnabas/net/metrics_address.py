@@ -1,0 +1,18 @@
+"""The setting that opens a metrics page, of brokers, mirrors, clients and registries.
+
+Kafka has no counterpart: its servers have JMX.
+"""
+
+from barnabas.base.errors import ConfigError
+
+__all__ = ["METRICS_ADDRESS", "parse_metrics_address"]
+
+METRICS_ADDRESS = "metrics.http.address"
+
+
+def parse_metrics_address(text: str) -> tuple[str, int]:
+    """Host (empty for all interfaces) and port. Raises `ConfigError`."""
+    host, colon, port = text.strip().rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535 or (":" in host and not host.startswith("[")):
+        raise ConfigError(f"{METRICS_ADDRESS}: {text!r} is not host:port")
+    return host.strip("[]"), int(port)
