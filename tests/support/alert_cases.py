@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from barnabas.broker.monitoring.metric_names import BrokerMetrics
 from barnabas.coordination.core.metric_table import CoordinationMetrics
-from barnabas.metrics.catalog import TARGET_UP
+from barnabas.metrics.catalog import TARGET_UP, lag_metric
 from barnabas.mirror.metric_names import MirrorMetrics
 from barnabas.net.process_metrics import ProcessMetrics
 from barnabas.pipelines.progress.metric_names import FlowMetrics
@@ -25,6 +25,8 @@ class AlertCase(NamedTuple):
 
 _BROKER = '{job="barnabas-broker",instance="broker:7071"}'
 _ZOOKEEPER = '{job="barnabas-coordination",instance="zoo:7000"}'
+_GROUP = '{cluster_name="c",group="shop"}'
+_LAG = '{job="barnabas-lag",instance="lag:9999"}'
 _DIR = '{job="barnabas-broker",instance="broker:7071",logDirectory="/data"}'
 _TOPIC = '{source="home",target="backup",topic="orders",partition="0"}'
 _WHAT = '{source="home",target="backup",what="checkpoints"}'
@@ -113,6 +115,17 @@ CASES = {
         {f"{CoordinationMetrics.OUTSTANDING_REQUESTS}{_ZOOKEEPER}": "50x90"},
     ),
     "BarnabasDigestMismatch": _grows(CoordinationMetrics.DIGEST_MISMATCHES, _ZOOKEEPER, 1),
+    "BarnabasGroupLagRising": AlertCase(
+        {f"{lag_metric('kafka_consumergroup_group_max_lag_seconds')}{_GROUP}": "0+30x90"},
+        {f"{lag_metric('kafka_consumergroup_group_max_lag_seconds')}{_GROUP}": "900-5x90"},  # it catches up
+    ),
+    "BarnabasGroupStopped": AlertCase(
+        {f'{lag_metric("barnabas_lag_group_state")}{{group="shop",state="stopped"}}': "1x90"},
+        {f'{lag_metric("barnabas_lag_group_state")}{{group="shop",state="lagging"}}': "1x90"},
+    ),
+    "BarnabasLagIncomplete": AlertCase(
+        {f"{lag_metric('kminion_exporter_up')}{_LAG}": "0x90"}, {f"{lag_metric('kminion_exporter_up')}{_LAG}": "1x90"}
+    ),
     "BarnabasMirrorBehind": AlertCase(
         {f"{MirrorMetrics.AGE}{_TOPIC}": "0+60x90"}, {f"{MirrorMetrics.AGE}{_TOPIC}": "200x90"}
     ),

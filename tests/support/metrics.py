@@ -37,6 +37,10 @@ class Metrics:
         """The values by one label, in the order of the page."""
         return {dict(labels)[label]: value for labels, value in self._values.get(name, {}).items()}
 
+    def labels(self, name: str) -> list[set[str]]:
+        """The names of the labels of each sample of this name."""
+        return [{label for label, _ in labels} for labels in self._values.get(name, {})]
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from barnabas.broker.monitoring.metric_names import BrokerMetrics
 from barnabas.coordination.core.metric_table import CoordinationMetrics
-from barnabas.metrics.catalog import TARGET_UP
+from barnabas.metrics.catalog import TARGET_UP, lag_metric
 from barnabas.mirror.metric_names import MirrorMetrics
 from barnabas.net.process_metrics import ProcessMetrics
 from barnabas.pipelines.progress.metric_names import FlowMetrics
@@ -42,6 +42,9 @@ class AlertGroup(NamedTuple):
     alerts: tuple[Alert, ...]
 
 
+_LAG_SECONDS = lag_metric("kafka_consumergroup_group_max_lag_seconds")
+_GROUP_STATE = lag_metric("barnabas_lag_group_state")
+_SAMPLE_UP = lag_metric("kminion_exporter_up")
 _BROKERS = 'job="barnabas-broker"'
 
 ALERTS = (
@@ -255,6 +258,39 @@ ALERTS = (
                 "The tree of {{ $labels.instance }} differs from the leader's",
                 "Stop this member, keep a copy of its data, empty its dataDir, and start it: it gets the tree from the leader.",
                 "barnabas zookeeper-dump",
+            ),
+        ),
+    ),
+    AlertGroup(
+        "barnabas-groups",
+        (
+            Alert(
+                "BarnabasGroupLagRising",
+                f"{_LAG_SECONDS} > 300 and deriv({_LAG_SECONDS}[15m]) > 0",
+                "10m",
+                "warning",
+                "Group {{ $labels.group }} is {{ $value }} s behind, and more each minute",
+                "Its consumers are slower than the producers: add members, up to the number of partitions, or look at what "
+                "they wait for.",
+                "barnabas lag --group GROUP",
+            ),
+            Alert(
+                "BarnabasGroupStopped",
+                f'{_GROUP_STATE}{{state=~"stopped|stalled"}} == 1',
+                "5m",
+                "critical",
+                "Group {{ $labels.group }} reads nothing ({{ $labels.state }})",
+                "It commits nothing while there are records: its members are gone, or they hang.",
+                "barnabas consumer-groups --describe --group GROUP",
+            ),
+            Alert(
+                "BarnabasLagIncomplete",
+                f"{_SAMPLE_UP} == 0",
+                "5m",
+                "warning",
+                "The lag exporter {{ $labels.instance }} cannot read all groups and partitions",
+                "Figures are missing or old. Its log names what did not answer.",
+                "barnabas overview",
             ),
         ),
     ),

@@ -12,11 +12,12 @@ from barnabas.base.metric import Metric, metrics_in
 from barnabas.broker.groups.group import GroupState
 from barnabas.broker.monitoring.metric_names import BrokerMetrics, group_state_metric
 from barnabas.coordination.core.metric_table import CoordinationMetrics
+from barnabas.lag.metric_names import FAMILIES, MetricFamily, NamesOf
 from barnabas.mirror.metric_names import MirrorMetrics
 from barnabas.net.process_metrics import ProcessMetrics
 from barnabas.pipelines.progress.metric_names import FlowMetrics
 
-__all__ = ["SERVERS", "TARGET_UP", "MonitoredServer", "known_metrics"]
+__all__ = ["SERVERS", "TARGET_UP", "MonitoredServer", "known_metrics", "lag_metric"]
 
 
 class MonitoredServer(NamedTuple):
@@ -31,6 +32,17 @@ class MonitoredServer(NamedTuple):
 
 
 _PROCESS = metrics_in(ProcessMetrics)
+
+
+def _of_family(family: MetricFamily) -> Metric:
+    is_counter = family.names_of is NamesOf.OWN and family.name.endswith("_total")
+    return Metric(family.name, "counter" if is_counter else "gauge", family.help, family.labels)
+
+
+def lag_metric(name: str) -> Metric:
+    """One of the lag exporter's. Raises KeyError for a name that it does not have."""
+    return {family.name: _of_family(family) for family in FAMILIES}[name]
+
 
 SERVERS = (
     MonitoredServer(
@@ -51,6 +63,7 @@ SERVERS = (
         "--metrics.http.address of mirror-maker",
         metrics_in(MirrorMetrics),
     ),
+    MonitoredServer("lag exporter", "barnabas-lag", "--metrics-address of lag", tuple(map(_of_family, FAMILIES))),
     MonitoredServer("flow", "barnabas-flow", "pipeline dashboard", metrics_in(FlowMetrics)),
 )
 """By their kinds."""

@@ -6,7 +6,7 @@ In Kafka: the metrics that its documentation says to watch, in the order of its 
 from barnabas.base.metric import Metric
 from barnabas.broker.monitoring.metric_names import BrokerMetrics
 from barnabas.coordination.core.metric_table import CoordinationMetrics
-from barnabas.metrics.catalog import TARGET_UP
+from barnabas.metrics.catalog import TARGET_UP, lag_metric
 from barnabas.metrics.panels import GrafanaDashboard, Panel, PanelRow, Query, Variable
 from barnabas.mirror.metric_names import MirrorMetrics
 from barnabas.net.process_metrics import ProcessMetrics
@@ -15,6 +15,7 @@ from barnabas.pipelines.progress.metric_names import FlowMetrics
 __all__ = ["DASHBOARDS"]
 
 _BROKER = '{job="barnabas-broker"}'
+_STATE = lag_metric("barnabas_lag_group_state")
 _BY_INSTANCE = "{{instance}}"
 
 
@@ -165,6 +166,69 @@ _TOPICS = GrafanaDashboard(
     (Variable("topic", BrokerMetrics.MESSAGES_IN.name, "topic"),),
 )
 
+_GROUPS = GrafanaDashboard(
+    "barnabas-groups",
+    "Barnabas: groups",
+    "How far consumer groups are behind, from `barnabas lag --metrics-address`, which also shows the names of kminion, "
+    "Burrow and kafka-exporter: their dashboards work as well.",
+    (
+        PanelRow(
+            "Is all well?",
+            (
+                _stat("Groups that stand still", f'sum({_STATE}{{state=~"stopped|stalled"}})', above=1),
+                _stat("Groups that lag", f'sum({_STATE}{{state="lagging"}})'),
+                _stat("Groups that are well", f'sum({_STATE}{{state="well"}})'),
+                _stat("The sample is complete", f"min({lag_metric('kminion_exporter_up')})", below=1),
+            ),
+        ),
+        PanelRow(
+            "Lag",
+            (
+                _one(
+                    "Records behind",
+                    f'sum by (group_id, topic_name) ({lag_metric("kminion_kafka_consumer_group_topic_lag")}{{group_id=~"$group"}})',
+                    "{{group_id}}: {{topic_name}}",
+                ),
+                _one(
+                    "Seconds behind",
+                    f'{lag_metric("kafka_consumergroup_group_max_lag_seconds")}{{group=~"$group"}}',
+                    "{{group}}",
+                    "s",
+                    "From the timestamp of the record that is read next to that of the last one.",
+                ),
+                _one(
+                    "Until all is read",
+                    f'{lag_metric("barnabas_lag_group_catch_up_seconds")}{{group=~"$group"}} < Inf',
+                    "{{group}}",
+                    "s",
+                ),
+            ),
+        ),
+        PanelRow(
+            "Rates and members",
+            (
+                _one(
+                    "Consumed",
+                    f'{lag_metric("barnabas_lag_group_consumed_records_per_second")}{{group=~"$group"}}',
+                    "{{group}}",
+                ),
+                _one(
+                    "Produced",
+                    f'{lag_metric("barnabas_lag_group_produced_records_per_second")}{{group=~"$group"}}',
+                    "{{group}}",
+                ),
+                _one(
+                    "Members",
+                    f'{lag_metric("kminion_kafka_consumer_group_members")}{{group_id=~"$group"}}',
+                    "{{group_id}}",
+                ),
+                _one("Groups of each broker", f"{BrokerMetrics.GROUPS}", _BY_INSTANCE),
+            ),
+        ),
+    ),
+    (Variable("group", lag_metric("kminion_kafka_consumer_group_members").name, "group_id"),),
+)
+
 _COORDINATION = GrafanaDashboard(
     "barnabas-coordination",
     "Barnabas: coordination",
@@ -282,5 +346,5 @@ _FLOWS = GrafanaDashboard(
     ),
 )
 
-DASHBOARDS = (_CLUSTER, _TOPICS, _COORDINATION, _MIRROR, _FLOWS)
+DASHBOARDS = (_CLUSTER, _TOPICS, _GROUPS, _COORDINATION, _MIRROR, _FLOWS)
 """All of them. Each has a file of its own."""

@@ -17,6 +17,12 @@ from barnabas.net.prometheus import labels_of, lines_of
 __all__ = ["MirrorFigures"]
 
 
+_FALLIBLE = (
+    *("topics", "commit", "offset_syncs", "heartbeats", "checkpoints", "group_offsets", "topic_configurations"),
+)
+"""What may fail: each is shown from the start, so that Prometheus sees the first failure."""
+
+
 class _Copies:
     """What is known of one partition of the source."""
 
@@ -47,7 +53,7 @@ class MirrorFigures:
         self._now_s = now_s
         self._lock = threading.Lock()
         self._copies: dict[TopicPartition, _Copies] = {}
-        self._errors: Counter[str] = Counter()
+        self._errors: Counter[str] = Counter(dict.fromkeys(_FALLIBLE, 0))
         self._last_copy_s = 0.0
         self.streams: Callable[[], int] = lambda: 0
         """How many run."""
