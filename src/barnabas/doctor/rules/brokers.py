@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from barnabas.base.ids import TopicPartition
 from barnabas.doctor.evidence.cluster import BrokersPart, TopicsPart
 from barnabas.doctor.evidence.configs import BrokerConfigsPart, setting_number
-from barnabas.doctor.finding import Danger, Finding, MendingCommand
+from barnabas.doctor.finding import Danger, Finding, MendingCommand, NotApplicableError
 from barnabas.doctor.placement import BrokerLoad, with_replicas
 from barnabas.doctor.rules.mending import move_replicas
 from barnabas.doctor.rules.registration import rule
@@ -40,15 +40,18 @@ _SHOWN = 3
 
 @rule("no-controller", Danger.UNAVAILABLE, "there is no controller: nothing can be created, changed or elected")
 def no_controller(brokers: BrokersPart) -> Iterator[Finding]:
-    """No broker knows a controller. A KRaft cluster's brokers name one of themselves, whatever its
-    quorum does, so that the rule sees little there."""
-    named = {view.controller_id for view in brokers.alive if view.controller_id >= 0}
-    if not brokers.alive or named:
+    """No broker knows a controller, or the one that they know does not answer. A KRaft cluster's
+    brokers name one of themselves, whatever its quorum does, so that the rule sees little there."""
+    present = {view.broker_id for view in brokers.alive}
+    if not present or any(view.controller_id in present for view in brokers.alive):
         return
     yield Finding(
         ("controller",),
         "The cluster has no controller: no topic can be created or changed, and no leader elected.",
-        tuple(f"broker {view.broker_id} names none" for view in brokers.alive[:_SHOWN]),
+        tuple(
+            f"broker {view.broker_id} names {'none' if view.controller_id < 0 else f'broker {view.controller_id}, which is away'}"
+            for view in brokers.alive[:_SHOWN]
+        ),
         (
             "Look whether the coordination service (KRaft: the quorum of controllers) serves: barnabas "
             "zookeeper-status HOST:PORT,...; then into the brokers' logs.",
@@ -61,7 +64,7 @@ def controllers_disagree(brokers: BrokersPart) -> Iterator[Finding]:
     """More than one broker is taken for the controller. Brokers of a KRaft cluster name any broker
     (KIP-590), so it is not applicable there."""
     if brokers.is_kraft:
-        return
+        raise NotApplicableError("brokers of a KRaft cluster name any broker as the controller (KIP-590)")
     claims: dict[int, list[int]] = defaultdict(list)
     for view in brokers.alive:
         claims[view.controller_id].append(view.broker_id)
