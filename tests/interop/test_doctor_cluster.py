@@ -13,7 +13,8 @@ from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.testing import Cluster
 from barnabas.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from barnabas.wire.kafka.records.records import Record, build_batch
-from support.doctor import Doctor
+from support.doctor_runs import Doctor
+from support.ports import free_ports
 from support.waiting import eventually
 
 pytestmark = pytest.mark.interop
@@ -61,7 +62,7 @@ def remove(running: Cluster, *topics: str) -> None:
 def produce(running: Cluster, topic: str, *records: tuple[int, bytes], transactional: bool = False) -> None:
     """One batch with records of these times, as a client with wrong clocks writes it."""
     batch = build_batch(
-        [Record(number, time_ms, None, value, []) for number, (time_ms, value) in enumerate(records)],
+        [Record(number, time_ms, b"k", value, []) for number, (time_ms, value) in enumerate(records)],
         **({"producer_id": 4711, "producer_epoch": 0, "base_sequence": 0} if transactional else {}),
         is_transactional=transactional,
     )
@@ -352,6 +353,43 @@ def test_brokers_that_are_cut_off_from_each_other_disagree(capsys: pytest.Captur
         running.heal()
         for rule in RULES_OF_VIEWS:
             eventually(lambda rule=rule: not doctor.diagnose("--only", rule)[1]["findings"], what=f"{rule} is over")
+
+
+def test_a_controller_that_is_not_replaced_is_missed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Without the coordination service no broker takes the place of one that was killed."""
+    with Cluster(brokers=3) as running, admin_of(running) as admin:
+        controller = admin.describe_cluster().controller_id
+        running.stop_zookeeper()
+        running.kill(controller)
+        finding = doctor_of(running, capsys, tmp_path).wait_for("no-controller", "controller")
+        assert len(finding["evidence"]) == 2
+        running.start_zookeeper()
+        doctor_of(running, capsys, tmp_path).wait_until_mended("no-controller", "controller")
+
+
+def test_a_log_that_cannot_be_compacted_is_found(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The broker's metrics count it. Its closed segment is damaged behind the broker's back."""
+    (port,) = free_ports(1)
+    settings = {
+        "metrics.http.address": f"127.0.0.1:{port}",
+        "log.cleaner.backoff.ms": "100",
+        "log.segment.bytes": "1048576",
+        "log.cleaner.min.cleanable.ratio": "0.01",
+    }
+    with Cluster(settings=settings) as running:
+        place(running, "compacted", [0], cleanup_policy="compact", segment_ms="100", segment_bytes="1048576")
+        produce(running, "compacted", (now_ms() - DAY_MS, b"v" * 1000))
+        produce(running, "compacted", (now_ms(), b"v"))
+        (segment, *_) = sorted((running.data_dir / "kafka-logs-0" / "compacted-0").glob("*.log"))
+        with segment.open("r+b") as file:
+            file.seek(8)  # the length of the first batch
+            file.write(b"\x7f")
+        finding = doctor_of(running, capsys, tmp_path).wait_for(
+            "cleaner-fails",
+            f"127.0.0.1:{port}:{running.data_dir / 'kafka-logs-0'}",
+            *("--metrics", f"127.0.0.1:{port}"),
+        )
+        assert "1 logs in" in finding["evidence"][0]
 
 
 RULES_OF_VIEWS = ("controllers-disagree", "brokers-disagree")

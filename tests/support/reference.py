@@ -116,6 +116,20 @@ def apache_single(
 
 
 @contextlib.contextmanager
+def apache_kraft(
+    directory: Path, *, brokers: int, version: str = "4.4.0", settings: dict[str, str] | None = None
+) -> Iterator[Reference]:
+    """Several brokers of Apache's, with a controller and without ZooKeeper."""
+    ports = free_ports(brokers + _CONTROLLER_AT, consecutive=True)
+    command = apache_command("up", "--version", version, "--mode", "kraft", "--brokers", brokers)
+    command += ["--port", str(ports[0]), "--dir", str(directory)]
+    for name, value in (settings or {}).items():
+        command += ["--set", f"{name}={value}"]
+    with _running(command, directory, brokers) as running:
+        yield running
+
+
+@contextlib.contextmanager
 def _running(command: list[str], directory: Path, brokers: int) -> Iterator[Reference]:
     """The program with servers, until the end of the block."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, process_group=0)

@@ -23,6 +23,8 @@ __all__ = [
     "single_server",
 ]
 
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
 
 @rule("ensemble-without-leader", Danger.UNAVAILABLE, "no coordination server serves: the ensemble has no quorum")
 def ensemble_without_leader(ensemble: EnsemblePart) -> Iterator[Finding]:
@@ -69,7 +71,13 @@ def _spare(serving: int, total: int) -> str:
 
 @rule("single-coordination-server", Danger.COMING, "several brokers depend on one coordination server")
 def single_server(ensemble: EnsemblePart, brokers: BrokersPart) -> Iterator[Finding]:
-    """While it is away, no leader can change; when its disk is lost, so is the cluster's state."""
+    """While it is away, no leader can change; when its disk is lost, so is the cluster's state.
+
+    Where all servers run on one machine, as a developer's do, its loss takes them all anyway."""
+    hosts = {view.host for view in brokers.views.values()}
+    hosts |= {each.address.rpartition(":")[0].strip("[]") for each in ensemble.servers}
+    if len({"localhost" if host in _LOOPBACK else host for host in hosts}) == 1:
+        raise NotApplicableError("all servers run on one machine")
     is_alone = not isinstance(ensemble.members, Absent) and not ensemble.members
     alone = [each for each in ensemble.servers if each.mode == "standalone"]
     if is_alone and alone and len(brokers.views) > 1:
