@@ -112,15 +112,15 @@ class LagHistory:
         connection = sqlite3.connect(self._path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
         try:
             connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
+            (found,) = connection.execute("PRAGMA application_id").fetchone()
+            (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            if found != _APPLICATION_ID and tables:
+                raise ConfigError(f"{self._path} is a database of something else: name another file for the history")
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute(f"PRAGMA max_page_count = {self._max_pages}")
             connection.execute(f"PRAGMA journal_size_limit = {_MIN_BYTES}")
             connection.execute(f"PRAGMA cache_size = {_LEAST_CACHE_KIB}")
-            (found,) = connection.execute("PRAGMA application_id").fetchone()
-            (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            if found != _APPLICATION_ID and tables:
-                raise ConfigError(f"{self._path} is a database of something else: name another file for the history")
             damage = [row[0] for row in connection.execute("PRAGMA quick_check(1)") if row[0] != "ok"]
             if damage:
                 raise sqlite3.DatabaseError(damage[0])

@@ -59,7 +59,7 @@ class LagMonitor:
         failed = find_times(self._connection, self._tracker)
         unread = find_record_times(self._connection, self._tracker, self._most_records)
         report = self._tracker.report()
-        report = replace(report, notes=_notes(failed, unread))
+        report = replace(report, notes=(*report.notes, *_notes(failed, unread)))
         try:
             report = self._remember(report)
         except HistoryError as error:

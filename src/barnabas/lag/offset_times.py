@@ -25,8 +25,6 @@ __all__ = ["OffsetTimes", "TimeEstimate", "TimePoint"]
 
 _MOST_POINTS = 96
 _MOST_RECORDS = 2048
-# How far back of the newest record the first questions are: each four times the one before.
-_FIRST_STEPS_MS = tuple(1000 * 4**power for power in range(11))
 
 
 class TimePoint(NamedTuple):
@@ -158,40 +156,46 @@ class OffsetTimes:
     def questions(self, offsets: Iterable[int], begin: int, most: int, tolerated_ms: int = 500) -> list[int]:
         """Up to ``most`` times for ListOffsets, after which these offsets are known better.
 
-        First some that reach back from the newest record; then between the points around the
-        offsets whose time may be most wrong. An error below ``tolerated_ms``, or a fiftieth of
-        the lag, is no reason to ask.
+        First the time of the first record; then times between the points around the offsets whose
+        time may be most wrong in proportion to the lag. An error below ``tolerated_ms``, or a
+        fiftieth of the lag, is no reason to ask.
         """
         newest = self.newest_ms
         if newest is None:
             return []
-        wanted = sorted({offset for offset in offsets if offset >= begin and offset not in self._records})
+        first = self._points[0].offset
+        # Of a record that is gone, and older than all that is known, the first one that is left.
+        wanted = sorted(
+            {
+                max(offset, begin)
+                for offset in offsets
+                if offset not in self._records and (offset >= begin or first > offset)
+            }
+        )
         if not wanted:
             return []
-        found: dict[int, None] = {}
-        if self._points[0].offset > wanted[0]:
-            # 0 finds the first record.
-            steps = [newest - back_ms for back_ms in _FIRST_STEPS_MS] if not self._asked else []
-            found.update(dict.fromkeys(step for step in [*steps, 0] if step not in self._asked and step >= 0))
-        gaps: dict[int, list[TimeEstimate]] = {}
+        if first > wanted[0]:
+            return [] if 0 in self._asked else [0]  # 0 finds the first record
+        gaps: dict[int, tuple[float, list[int]]] = {}
         for offset in wanted:
             estimate = self.estimate(offset, begin)
             if estimate.error_ms is None or estimate.timestamp_ms is None:
                 continue
-            if estimate.error_ms > max(tolerated_ms, (newest - estimate.timestamp_ms) // 50):
-                place = bisect_right(self._points, offset, key=lambda each: each.offset)
-                gaps.setdefault(place - 1, []).append(estimate)
-        for place, estimates in sorted(gaps.items(), key=lambda item: -max(each.error_ms or 0 for each in item[1])):
-            question = self._between(place, [each.timestamp_ms or 0 for each in estimates])
-            if question is not None:
-                found[question] = None
-        return list(found)[:most]
+            part = estimate.error_ms / max(tolerated_ms, (newest - estimate.timestamp_ms) / 50)
+            if part > 1:
+                place = bisect_right(self._points, offset, key=lambda each: each.offset) - 1
+                worst, times = gaps.get(place, (0.0, []))
+                gaps[place] = max(worst, part), [*times, estimate.timestamp_ms]
+        widest = sorted(gaps.items(), key=lambda item: -item[1][0])
+        found = (self._between(place, times) for place, (_, times) in widest)
+        return [question for question in found if question is not None][:most]
 
     def _between(self, place: int, times: list[int]) -> int | None:
-        """A time strictly between two points that was not asked: the middle of the estimates, so
-        that it divides them, or the middle of the gap."""
-        low, high = self._points[place], self._points[place + 1]
-        for guess in (times[len(times) // 2], (low.timestamp_ms + high.before_ms) // 2):
-            if low.timestamp_ms < guess <= high.before_ms and guess not in self._asked:
+        """A time between two points that was not asked: the middle of the estimates, so that it
+        divides them, but not near to the ends, so that the gap becomes smaller by a quarter."""
+        low, high = self._points[place].timestamp_ms, self._points[place + 1].before_ms
+        quarter = (high - low) // 4
+        for guess in (min(max(times[len(times) // 2], low + quarter), high - quarter), (low + high) // 2, high):
+            if low < guess <= high and guess not in self._asked:
                 return guess
         return None

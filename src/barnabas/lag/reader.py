@@ -25,10 +25,13 @@ from barnabas.client.admin.offsets import MAX_TIMESTAMP, FoundOffset, bounds_in_
 from barnabas.client.cluster.admin_connection import ROUTING_ERRORS, AdminConnection
 from barnabas.client.cluster.each_broker import ask_each
 from barnabas.client.errors import AuthorizationError, ClientError, RefusedError, UnknownTopicError
+from barnabas.client.network.deadline import sooner
 from barnabas.lag.samples import ClusterSample, FoundBounds, GroupSample
 from barnabas.lag.tracker import LagTracker
 from barnabas.lag.values import GroupKind
+from barnabas.security.acls import AclOperation
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 
 __all__ = ["find_record_times", "find_times", "read_sample", "refused_topics"]
 
@@ -36,9 +39,13 @@ T = TypeVar("T")
 
 _PROTOCOL_TYPES = ("consumer", "", "share", "streams")
 _CONSUMER = "consumer"
-_ROUNDS = 8
-_QUESTIONS = 12
+_NOT_SAID = -(1 << 31)
+_QUESTIONS = 2
 """Times for each partition in one round."""
+_MOST_QUESTIONS = 4_000
+"""With one sample; a broker looks each of them up in its log."""
+_QUESTIONS_S = 1.5
+"""How long may be asked with one sample; the next one goes on."""
 
 
 def read_sample(
@@ -77,7 +84,26 @@ def read_sample(
         }
     )
     cluster_id = connection.describe_cluster().cluster_id
-    return ClusterSample(now_ms, cluster_id, groups, bounds, tuple(missing))
+    return ClusterSample(now_ms, cluster_id, groups, bounds, tuple(missing), _unseen(connection))
+
+
+def _unseen(connection: AdminConnection) -> tuple[str, ...]:
+    """What brokers leave out without an error: groups in a list, and topics among a group's
+    offsets.
+
+    A right to the cluster shows all groups; of topics nothing shows that some are left out.
+    """
+    request = DescribeClusterRequest(include_cluster_authorized_operations=True)
+    try:
+        operations = connection.send(request, DescribeClusterResponse).cluster_authorized_operations
+    except RefusedError:
+        return ()
+    if operations == _NOT_SAID or operations >> AclOperation.DESCRIBE & 1:
+        return ()
+    return (
+        "no right to describe the cluster: only groups that may be described are listed, "
+        "and only topics that may be described are among their offsets",
+    )
 
 
 def _read_groups(
@@ -189,7 +215,8 @@ def find_times(connection: AdminConnection, tracker: LagTracker) -> dict[TopicPa
     """Ask for the newest record of each partition at which a group is behind, then for points
     between which the groups' offsets are. Returns what could not be asked.
 
-    A request has each partition once; so the work is bounded by the number of rounds.
+    A request has each partition once. The work ends by time and by number; what is not known well
+    by then is asked with the next sample.
     """
     behind = tracker.behind()
     failed: dict[TopicPartition, ClientError] = {}
@@ -209,7 +236,8 @@ def find_times(connection: AdminConnection, tracker: LagTracker) -> dict[TopicPa
 
     for partition, newest in ask(dict.fromkeys(behind, MAX_TIMESTAMP)) if behind else ():
         tracker.times_of(partition).add_newest(newest.offset, newest.timestamp_ms)
-    for _ in range(_ROUNDS):
+    end, left = sooner(connection.deadline, _QUESTIONS_S), _MOST_QUESTIONS
+    while left > 0 and not end.is_over:
         questions = {
             partition: times
             for partition, times in tracker.questions(behind, _QUESTIONS).items()
@@ -219,6 +247,7 @@ def find_times(connection: AdminConnection, tracker: LagTracker) -> dict[TopicPa
             break
         for column in zip_longest(*questions.values()):
             wanted = {partition: at for partition, at in zip(questions, column, strict=True) if at is not None}
+            left -= len(wanted)
             for partition, found in ask(wanted):
                 tracker.times_of(partition).add_found(wanted[partition], found.offset, found.timestamp_ms)
     return failed

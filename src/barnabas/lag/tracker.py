@@ -135,7 +135,7 @@ class LagTracker:
                 if offset < begin or times.has_record(offset) or self._is_only_markers(partition, offset):
                     continue
                 estimate = times.estimate(offset, begin)
-                if estimate.error_ms is None or estimate.error_ms > 0:
+                if estimate.source is not TimeSource.RECORD:
                     wanted.append((-(1 << 62) if estimate.error_ms is None else -estimate.error_ms, partition, offset))
                 elif self._ends[partition] - offset <= _MOST_MARKERS:
                     wanted.append((0, partition, offset))
