@@ -56,6 +56,7 @@ class OffsetTimes:
 
     def __init__(self) -> None:
         self._points: list[TimePoint] = []
+        self._offsets: list[int] = []  # of the points
         self._records: dict[int, int] = {}
         self._asked: set[int] = set()
         self.newest_ms: int | None = None
@@ -105,6 +106,7 @@ class OffsetTimes:
             self._remove_contradicting(point)
         if len(points) > _MOST_POINTS:
             self._thin()
+        self._offsets = [each.offset for each in points]
 
     def _remove_contradicting(self, point: TimePoint) -> None:
         """Later answers hold: a topic that was made again, or truncated."""
@@ -136,7 +138,7 @@ class OffsetTimes:
         if (exact := self._records.get(offset)) is not None:
             return TimeEstimate(exact, 0, TimeSource.RECORD)
         points = self._points
-        place = bisect_right(points, offset, key=lambda each: each.offset)
+        place = bisect_right(self._offsets, offset)
         if place == 0:
             if offset < begin and points:
                 return TimeEstimate(points[0].timestamp_ms, None, TimeSource.AT_LEAST)
@@ -183,7 +185,7 @@ class OffsetTimes:
                 continue
             part = estimate.error_ms / max(tolerated_ms, (newest - estimate.timestamp_ms) / 50)
             if part > 1:
-                place = bisect_right(self._points, offset, key=lambda each: each.offset) - 1
+                place = bisect_right(self._offsets, offset) - 1
                 worst, times = gaps.get(place, (0.0, []))
                 gaps[place] = max(worst, part), [*times, estimate.timestamp_ms]
         widest = sorted(gaps.items(), key=lambda item: -item[1][0])

@@ -22,6 +22,8 @@ __all__ = ["LagTracker"]
 
 _MOST_MARKERS = 16
 """So near to the end it is worth to look whether only transactions' markers follow."""
+_CANDIDATES = 64
+"""For each record that is fetched, so many offsets are looked at."""
 _NO_TIME = TimeEstimate(None, None, TimeSource.UNKNOWN)
 _NOT_WITHOUT_OFFSET = (None, None, None)
 
@@ -126,19 +128,23 @@ class LagTracker:
         return found
 
     def records_wanted(self, most: int) -> list[tuple[TopicPartition, int]]:
-        """Up to ``most`` offsets whose records' own timestamps are not known yet, those with the
-        greatest error first; and those so near to the end that only markers may follow."""
+        """Up to ``most`` offsets whose records' own timestamps are not known yet, those first
+        so near to the end that only markers may follow, then those with the greatest error."""
         wanted: list[tuple[int, TopicPartition, int]] = []
+        left = _CANDIDATES * most
         for partition, offsets in self.behind().items():
-            times, begin = self.times_of(partition), self._begin(partition)
+            times, begin, end = self.times_of(partition), self._begin(partition), self._ends[partition]
             for offset in offsets:
                 if offset < begin or times.has_record(offset) or self._is_only_markers(partition, offset):
                     continue
-                estimate = times.estimate(offset, begin)
-                if estimate.source is not TimeSource.RECORD:
-                    wanted.append((-(1 << 62) if estimate.error_ms is None else -estimate.error_ms, partition, offset))
-                elif self._ends[partition] - offset <= _MOST_MARKERS:
-                    wanted.append((0, partition, offset))
+                left -= 1
+                if end - offset <= _MOST_MARKERS:
+                    wanted.append((-(1 << 62), partition, offset))
+                elif left > 0:
+                    estimate = times.estimate(offset, begin)
+                    if estimate.source is not TimeSource.RECORD:
+                        error_ms = 1 << 61 if estimate.error_ms is None else estimate.error_ms
+                        wanted.append((-error_ms, partition, offset))
         wanted.sort()
         return [(partition, offset) for _, partition, offset in wanted[:most]]
 
@@ -220,7 +226,7 @@ class LagTracker:
         for place, partition in enumerate(known.partitions):
             rates = consumed[place], produced[place], catch_up[place]
             parts.append(self._partition_lag(partition, group, sample, STATES[states[place]], rates))
-        state = worst(part.state for part in parts if not _is_deleted(sample.bounds.get(part.topic_partition)))
+        state = worst({part.state for part in parts})
         return GroupLag(group.group, group.kind, group.state, group.members, parts, state)
 
     def _partition_lag(
@@ -239,7 +245,7 @@ class LagTracker:
             problem = "its end is not known" if found is None else _words(found)
             return PartitionLag(
                 topic, number, committed, None, None, None, None, None, TimeSource.UNKNOWN, None,
-                *_NOT_WITHOUT_OFFSET, LagState.UNKNOWN, owner, problem,
+                *_NOT_WITHOUT_OFFSET, LagState.WELL if _is_deleted(found) else LagState.UNKNOWN, owner, problem,
             )  # fmt: skip
         begin, end = found
         if committed is None or committed > end:
