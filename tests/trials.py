@@ -254,6 +254,10 @@ def trials(seeds: str) -> dict[str, Trial]:
             "a Flink job goes on at another JobManager, each number once; the one that led and the ensemble's leader killed",
             ("tests/strangers/test_flink_ha.py",),
         ),
+        "hbase": Trial(
+            "HBase has each acknowledged row; active master, a region server and the ensemble's leader killed",
+            ("tests/strangers/test_hbase.py",),
+        ),
         "types": Trial(
             "every type in every output, read back by others, is the same in 27 combinations of zones",
             ("tests/spark/test_type_matrix.py",),
