@@ -20,7 +20,11 @@ settings.load_profile("any machine")
 collect_ignore = (
     []
     if os.environ.get("BARNABAS_LONG")
-    else ["interop/test_acl_broker_rights.py", "interop/test_registry_apicurio.py"]
+    else [
+        "interop/test_acl_broker_rights.py",
+        "interop/test_prometheus_scrapes.py",
+        "interop/test_registry_apicurio.py",
+    ]
 )
 LONGEST_FIRST = (
     "spark",

@@ -74,6 +74,11 @@ def trials(seeds: str) -> dict[str, Trial]:
             ("tests/fault/test_registry_kills.py",),
             {"BARNABAS_KILLS": 12},
         ),
+        "prometheus": Trial(
+            "Debian's Prometheus evaluates all rules; a broker that is killed raises alarms until it is back",
+            ("tests/interop/test_prometheus_scrapes.py",),
+            {"BARNABAS_LONG": 1},
+        ),
         "registry-calls": Trial(
             "44 calls to Apicurio's registry and to ours have the same answers, but for nine that are named",
             ("tests/interop/test_registry_apicurio.py",),
