@@ -84,6 +84,29 @@ def port_of(maker: MirrorMaker) -> int:
     return maker.metrics_port
 
 
+OF_CLIENTS = {"metrics.http.address": "127.0.0.1:0", "statistics.interval.ms": "50"}
+
+
+def client_pages(servers: str) -> dict[str, Metrics]:
+    """Those of a producer and of a consumer that have worked."""
+    reading = {"bootstrap.servers": servers, "group.id": "other", "auto.offset.reset": "earliest", **OF_CLIENTS}
+    with Producer({"bootstrap.servers": servers, **OF_CLIENTS}) as producer, Consumer(reading) as consumer:
+        consumer.subscribe(["orders"])
+        found = {}
+
+        def have_worked() -> bool:
+            producer.send("other", "x").result(60)
+            consumer.poll(0.05)
+            assert producer.metrics_port is not None
+            assert consumer.metrics_port is not None
+            found.update(producer=read_metrics(producer.metrics_port), consumer=read_metrics(consumer.metrics_port))
+            wanted = {"producer": "record_send_rate", "consumer": "records_lag_max"}
+            return all(any(part in name for name in found[client]) for client, part in wanted.items())
+
+        eventually(have_worked, what="reports of both clients")
+        return found
+
+
 def send(servers: str, topic: str, count: int) -> None:
     with Producer({"bootstrap.servers": servers}) as producer:
         for number in range(count):
@@ -130,6 +153,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Met
             eventually(lambda: lag_of(port_of(maker)) == 0, what="the mirror has seen the end")
             found = re.findall(r"Serving HTTP on port (\d+) \(metricsProvider", leader.log())
             yield {
+                **client_pages(servers),
                 "broker": read_metrics(broker_port),
                 "coordination server": read_metrics(int(found[-1])),
                 "mirror": read_metrics(port_of(maker)),

@@ -6,11 +6,13 @@ so a metric that gets another name gets it everywhere.
 In Kafka: the metrics of `Metrics` and `KafkaYammerMetrics` that its documentation lists.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from barnabas.base.metric import Metric, metrics_in
 from barnabas.broker.groups.group import GroupState
 from barnabas.broker.monitoring.metric_names import BrokerMetrics, group_state_metric
+from barnabas.client.librdkafka.metric_names import CONSUMER_METRICS, PRODUCER_METRICS, ClientMetric
 from barnabas.coordination.core.metric_table import CoordinationMetrics
 from barnabas.lag.metric_names import FAMILIES, MetricFamily, NamesOf
 from barnabas.mirror.metric_names import MirrorMetrics
@@ -39,6 +41,10 @@ def _of_family(family: MetricFamily) -> Metric:
     return Metric(family.name, "counter" if is_counter else "gauge", family.help, family.labels)
 
 
+def _of_client(metrics: Iterable[ClientMetric]) -> tuple[Metric, ...]:
+    return tuple(each.metric for each in metrics)
+
+
 def lag_metric(name: str) -> Metric:
     """One of the lag exporter's. Raises KeyError for a name that it does not have."""
     return {family.name: _of_family(family) for family in FAMILIES}[name]
@@ -64,6 +70,12 @@ SERVERS = (
         metrics_in(MirrorMetrics),
     ),
     MonitoredServer("lag exporter", "barnabas-lag", "--metrics-address of lag", tuple(map(_of_family, FAMILIES))),
+    MonitoredServer(
+        "producer", "barnabas-client", "metrics.http.address of its properties", _of_client(PRODUCER_METRICS)
+    ),
+    MonitoredServer(
+        "consumer", "barnabas-client", "metrics.http.address of its properties", _of_client(CONSUMER_METRICS)
+    ),
     MonitoredServer("flow", "barnabas-flow", "pipeline dashboard", metrics_in(FlowMetrics)),
 )
 """By their kinds."""

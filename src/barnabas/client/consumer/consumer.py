@@ -38,6 +38,7 @@ from barnabas.client.errors import (
 from barnabas.client.librdkafka.clients import new_client
 from barnabas.client.librdkafka.interrupts import interruptible
 from barnabas.client.librdkafka.logs import ErrorLog, librdkafka_logger, logger
+from barnabas.client.librdkafka.statistics import ClientStatistics, MetricName
 from barnabas.client.librdkafka.unknown_topics import UNKNOWN_TOPIC_NAMES, UnknownTopics
 from barnabas.client.network.bootstrap import check_hosts
 from barnabas.client.properties.names import check_properties, property_hint
@@ -115,7 +116,9 @@ class Consumer(Generic[K, V]):
         reset = str(plan.librdkafka.get("auto.offset.reset", ""))
         self._start = _NO_START if self._has_group else _STARTS.get(reset, _NO_START)
         self._rights = ConsumerRights(plan.librdkafka)
+        self._statistics = ClientStatistics("consumer", plan.librdkafka)
         self._underneath: Any = _librdkafka_consumer(plan, self._errors, on_commit)
+        self._statistics.serve(plan.metrics_address)
 
     @property
     def librdkafka(self) -> Any:
@@ -422,6 +425,20 @@ class Consumer(Generic[K, V]):
         """The membership, for `Producer.send_offsets_to_transaction`."""
         return self.librdkafka.consumer_group_metadata()
 
+    def metrics(self) -> dict[MetricName, float]:
+        """The consumer's figures by Kafka's names, such as records-lag-max, as of the last report.
+
+        It needs ``statistics.interval.ms``, or ``metrics.http.address``, which shows them to
+        Prometheus; a report is taken by `poll`, `consume` and iteration. Raises
+        `ConfigurationError` without. In Kafka: KafkaConsumer.metrics().
+        """
+        return self._statistics.metrics()
+
+    @property
+    def metrics_port(self) -> int | None:
+        """The port of ``metrics.http.address``; None without one."""
+        return self._statistics.port
+
     def close(self, timeout_s: float | None = None) -> None:
         """Commit what was handed out, if commits are automatic, and leave the group.
 
@@ -433,6 +450,7 @@ class Consumer(Generic[K, V]):
         if self.closed:
             return
         self.closed = True
+        self._statistics.close()
         limit_s = self._close_timeout_s if timeout_s is None else timeout_s
         problems = self._rebalances.problems = []
         try:

@@ -36,6 +36,7 @@ from barnabas.client.errors import (
     from_librdkafka,
 )
 from barnabas.client.librdkafka.logs import ErrorLog, librdkafka_logger, logger
+from barnabas.client.librdkafka.statistics import ClientStatistics, MetricName
 from barnabas.client.librdkafka.unknown_topics import BEING_MADE_S, UNKNOWN_TOPIC_NAMES
 from barnabas.client.network.bootstrap import check_hosts
 from barnabas.client.producer.batch_limits import (
@@ -197,6 +198,7 @@ class Producer(Generic[K_contra, V_contra]):
         self.dropped = 0
         """Records that found no room in the queue within ``queue.enqueue.timeout.ms``."""
         check_hosts(str(plan.librdkafka["bootstrap.servers"]))
+        self._statistics = ClientStatistics("producer", plan.librdkafka)
         try:
             self._pool = ProducerPool(
                 {
@@ -218,6 +220,7 @@ class Producer(Generic[K_contra, V_contra]):
         self._routes = self._pool.routes
         self._max_request_size = str(plan.librdkafka.get("message.max.bytes", _MAX_REQUEST_SIZE))
         self._transactions = Transactions(self.librdkafka, plan.librdkafka)
+        self._statistics.serve(plan.metrics_address)
 
     def send(
         self,
@@ -370,6 +373,20 @@ class Producer(Generic[K_contra, V_contra]):
         made.remedy = first.remedy
         raise made from first
 
+    def metrics(self) -> dict[MetricName, float]:
+        """The producer's figures by Kafka's names, as of the last report: record-send-total, say.
+
+        It needs ``statistics.interval.ms``, or ``metrics.http.address``, which shows them to
+        Prometheus; a report is taken by `send`, `poll` and `flush`. Raises `ConfigurationError`
+        without. In Kafka: KafkaProducer.metrics().
+        """
+        return self._statistics.metrics()
+
+    @property
+    def metrics_port(self) -> int | None:
+        """The port of ``metrics.http.address``; None without one."""
+        return self._statistics.port
+
     def close(self, timeout_s: float | None = None) -> None:
         """Flush and let go, within ``timeout_s`` (None: ``close_timeout_s``); a
         second call does nothing.
@@ -389,6 +406,7 @@ class Producer(Generic[K_contra, V_contra]):
         """Give up all records that wait or are on their way; returns their number.
 
         Their receipts fail."""
+        self._statistics.close()
         with contextlib.suppress(ClientError):
             self.poll()  # problems with brokers that are not reported yet count, too
         left = len(self)

@@ -131,6 +131,7 @@ _OURS = [
     "consumer.timeout.ms",
     "auto.commit.enable",
     "max.block.ms",
+    "metrics.http.address",
     "partitioner.class",
     "partitioner.ignore.keys",
     "producer.type",

@@ -25,6 +25,7 @@ from barnabas.client.errors import ConfigurationError, LibrdkafkaOnlyError
 from barnabas.client.librdkafka.clients import FREE_TEXT, refuse_lost_blanks
 from barnabas.client.properties.config_providers import resolved
 from barnabas.client.properties.stores import STORE_PROPERTIES, translate_stores
+from barnabas.net.metrics_address import METRICS_ADDRESS, parse_metrics_address
 from barnabas.security.jaas import login_module
 from barnabas.security.mechanisms import LOGIN_MODULES
 
@@ -73,6 +74,7 @@ RENAMED_IN_CONSUMERS = {
     "refresh.leader.backoff.ms": "topic.metadata.refresh.fast.interval.ms",
 }
 
+_STATISTICS_MS = "5000"
 _NO_ZOOKEEPER = "clients no longer talk to ZooKeeper; the brokers are taken from bootstrap.servers"
 IGNORED_IN_ALL = {
     "zookeeper.connection.timeout.ms": _NO_ZOOKEEPER,
@@ -196,6 +198,7 @@ class ProducerPlan:
     key_serializer: Any = None
     # A name of PARTITIONERS, a dotted path, a callable, or None for librdkafka's.
     partitioner: Any = None
+    metrics_address: tuple[str, int] | None = None
     warnings: list[str] = field(default_factory=list)
 
 
@@ -209,6 +212,7 @@ class ConsumerPlan:
     key_deserializer: Any = None
     zookeeper_connect: str | None = None
     zookeeper_timeout_ms: int = 10_000
+    metrics_address: tuple[str, int] | None = None
     warnings: list[str] = field(default_factory=list)
 
 
@@ -217,6 +221,7 @@ def plan_producer(properties: Mapping[str, Any]) -> ProducerPlan:
     plan = ProducerPlan()
     given = _renamed(resolved(properties), {**RENAMED_IN_ALL, **RENAMED_IN_PRODUCERS}, plan.warnings)
     _ignore(given, {**IGNORED_IN_ALL, **IGNORED_IN_PRODUCERS}, plan.warnings)
+    plan.metrics_address = _metrics_address(given)
     plan.sync = _producer_type(given.pop("producer.type", "async"))
     plan.enqueue = _enqueue_policy(given)
     plan.serializer = _one_of(given, SERIALIZER_NAMES)
@@ -249,6 +254,7 @@ def plan_consumer(properties: Mapping[str, Any]) -> ConsumerPlan:
         plan.zookeeper_timeout_ms = _int(given, "zookeeper.connection.timeout.ms", plan.zookeeper_timeout_ms)
         _ignore(given, _IGNORED_BESIDE_ZOOKEEPER, plan.warnings)
     _ignore(given, {**IGNORED_IN_ALL, **IGNORED_IN_CONSUMERS}, plan.warnings)
+    plan.metrics_address = _metrics_address(given)
     reset = property_text(given.get("auto.offset.reset", "latest"))
     given["auto.offset.reset"] = OFFSET_RESETS.get(reset, reset)
     wait_ms = _int(given, "consumer.timeout.ms", -1)
@@ -264,6 +270,18 @@ def plan_consumer(properties: Mapping[str, Any]) -> ConsumerPlan:
         require_servers(given)
     plan.librdkafka = given
     return plan
+
+
+def _metrics_address(given: dict[str, Any]) -> tuple[str, int] | None:
+    """Where the client shows its metrics, which then are measured."""
+    address = given.pop(METRICS_ADDRESS, None)
+    if address is None:
+        return None
+    given.setdefault("statistics.interval.ms", _STATISTICS_MS)
+    try:
+        return parse_metrics_address(property_text(address))
+    except ConfigError as error:
+        raise ConfigurationError(str(error)) from None
 
 
 def property_text(value: Any, name: str = "") -> str:
