@@ -77,6 +77,8 @@ def _summary(diagnosis: Diagnosis) -> Iterator[str]:
     by_outcome = {outcome: [check for check in diagnosis.checks if check.outcome is outcome] for outcome in RuleOutcome}
     count = len(diagnosis.findings)
     found = f"{count} finding{'' if count == 1 else 's'}" if count else "Nothing is wrong"
+    if not count and diagnosis.is_incomplete:
+        found = "Nothing is wrong in what was seen"
     checked = len(by_outcome[RuleOutcome.FOUND]) + len(by_outcome[RuleOutcome.PASSED])
     yield from _wrapped(f"{found}; {checked} of {len(diagnosis.checks)} rules were checked.", "", "")
     for outcome in (RuleOutcome.NOT_CHECKED, RuleOutcome.NOT_APPLICABLE):

@@ -138,8 +138,10 @@ def configs_in_part(
     names: Sequence[str] | None = None,
     synonyms: bool = False,
     documentation: bool = False,
+    any_broker: int | None = None,
 ) -> dict[Resource, list[ConfigEntry] | ClientError]:
-    """The same, with the refusal in place of what may not be read."""
+    """The same, with the refusal in place of what may not be read. What every broker knows is asked
+    of ``any_broker``, or of whichever answers."""
     from barnabas.wire.kafka.messages.describe_configs import (
         DescribeConfigsRequest,
         DescribeConfigsResource,
@@ -147,7 +149,7 @@ def configs_in_part(
     )
 
     found: dict[Resource, list[ConfigEntry] | ClientError] = {}
-    for broker_id, group in _by_broker(resources):
+    for broker_id, group in _by_broker(resources, any_broker):
         request = DescribeConfigsRequest(
             resources=[
                 DescribeConfigsResource(
@@ -241,12 +243,15 @@ def name_of_resource(resource_type: int, name: str) -> str:
     return f"{kind} {name}" if name else f"default {kind} configuration"
 
 
-def _by_broker(resources: Iterable[Resource]) -> Iterator[tuple[int | None, list[Resource]]]:
+def _by_broker(
+    resources: Iterable[Resource], any_broker: int | None = None
+) -> Iterator[tuple[int | None, list[Resource]]]:
     """The resources that one request may ask for: each has some fifty properties, and
     answers are held as objects."""
     groups: dict[int | None, list[Resource]] = {}
     for resource in resources:
-        groups.setdefault(resource.broker_id, []).append(resource)
+        own = resource.broker_id
+        groups.setdefault(any_broker if own is None else own, []).append(resource)
     for broker_id, group in groups.items():
         for start in range(0, len(group), _MOST_RESOURCES):
             yield broker_id, group[start : start + _MOST_RESOURCES]

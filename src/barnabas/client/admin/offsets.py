@@ -34,6 +34,7 @@ __all__ = [
     "delete_records",
     "list_offsets",
     "offsets_in_part",
+    "offsets_of_leader",
 ]
 
 _NO_REPLICA = -1
@@ -105,6 +106,14 @@ def bounds_in_part(
                 yield topic_partition, end if isinstance(end, ClientError) else (first.offset, end.offset)
 
     return ask_leaders(connection, partitions, ask, in_part=True, is_last=is_last)
+
+
+def offsets_of_leader(
+    connection: AdminConnection, leader: int, wanted: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, FoundOffset | ClientError]:
+    """The same of partitions that one broker leads, as the caller knows; they are not asked again
+    if another one leads them by now."""
+    return dict(_ask_offsets(connection, leader, list(wanted), wanted=wanted, read_committed=False))
 
 
 def _ask_offsets(

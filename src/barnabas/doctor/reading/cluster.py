@@ -90,15 +90,24 @@ def read_topics(reading: ClusterReading) -> TopicsPart:
 
 @reads(right=_TOPIC_RIGHT)
 def read_topic_configs(reading: ClusterReading) -> TopicConfigsPart:
-    """The settings of each topic that some rule judges."""
-    names = [topic.name for topic in reading.require(TopicsPart).topics]
-    asked = [Resource(ResourceType.TOPIC, name) for name in names]
+    """The settings of each topic that some rule judges. Each broker knows those of all topics, so
+    each is asked for a share of them; one that does not answer leaves its share to another one."""
+    topics = [Resource(ResourceType.TOPIC, topic.name) for topic in reading.require(TopicsPart).topics]
+    alive = [view.broker_id for view in reading.require(BrokersPart).alive]
+    shares = {broker_id: topics[number :: len(alive)] for number, broker_id in enumerate(alive)}
+
+    def ask(connection: AdminConnection, broker_id: int) -> dict[Resource, list[ConfigEntry] | ClientError]:
+        return configs_in_part(connection, shares[broker_id], names=JUDGED_SETTINGS, any_broker=broker_id)
+
     entries, gaps = {}, []
-    for resource, answer in configs_in_part(reading.connection, asked, names=JUDGED_SETTINGS).items():
-        if isinstance(answer, ClientError):
-            gaps.append(Gap(f"topic {resource.name}", absent_for(answer, _TOPIC_RIGHT)))
-        else:
-            entries[resource.name] = {entry.name: entry for entry in answer}
+    for broker_id, answers in ask_each(reading.connection, shares, ask).items():
+        if isinstance(answers, ClientError):
+            answers = configs_in_part(reading.connection, shares[broker_id], names=JUDGED_SETTINGS)
+        for resource, answer in answers.items():
+            if isinstance(answer, ClientError):
+                gaps.append(Gap(f"topic {resource.name}", absent_for(answer, _TOPIC_RIGHT)))
+            else:
+                entries[resource.name] = {entry.name: entry for entry in answer}
     return TopicConfigsPart(entries=entries, gaps=tuple(gaps))
 
 

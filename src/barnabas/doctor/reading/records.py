@@ -4,12 +4,12 @@ In Kafka: `Admin.listOffsets`, `describeProducers`, `listTransactions`.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from barnabas.base.ids import TopicPartition
 from barnabas.client.admin.active_producers import ActiveProducer, producers_in_part
 from barnabas.client.admin.hanging_transactions import HangingTransaction, partitions_to_be_marked
-from barnabas.client.admin.offsets import EARLIEST, FoundOffset, offsets_in_part
+from barnabas.client.admin.offsets import EARLIEST, FoundOffset, offsets_of_leader
 from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.client.cluster.each_broker import ask_each
 from barnabas.client.errors import ClientError
@@ -32,31 +32,22 @@ _AT_ONCE = 500
 
 @reads(right=_TOPIC_RIGHT)
 def read_record_times(reading: ClusterReading) -> RecordTimesPart:
-    """The records in the future, and those that are older than the retention of their topic.
+    """The records in the future, and those that are older than the retention of their topic,
+    where its segments may last for longer than that.
 
     Partitions without a leader are left out: they have a rule of their own."""
     now_ms = reading.require(MomentPart).now_ms
-    led = [each for each, part in reading.require(TopicsPart).partitions() if part.leader is not None]
+    leaders = {each: part.leader for each, part in reading.require(TopicsPart).partitions() if part.leader is not None}
     gaps: dict[str, Absent] = {}
-
-    def found(wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
-        offsets = {}
-        for each, answer in offsets_in_part(reading.connection, wanted).items():
-            if isinstance(answer, ClientError):
-                gaps.setdefault(f"topic {each.topic}", absent_for(answer, _TOPIC_RIGHT))
-            else:
-                offsets[each] = answer
-        return offsets
-
-    late = found(dict.fromkeys(led, now_ms + FUTURE_MS))
-    retention = _retention_ms(reading, led)
+    late = _found(reading, leaders, dict.fromkeys(leaders, now_ms + FUTURE_MS), gaps)
+    retention = _retention_ms(reading, leaders)
     margin_ms = 2 * _check_interval_ms(reading)
-    young = found({each: now_ms - ms - margin_ms for each, ms in retention.items()})
-    firsts = found(dict.fromkeys(young, EARLIEST))
+    young = _found(reading, leaders, {each: now_ms - ms - margin_ms for each, ms in retention.items()}, gaps)
+    firsts = _found(reading, leaders, dict.fromkeys(young, EARLIEST), gaps)
     old = {
         each: OldRecords(first.offset, young[each].offset, retention[each])
         for each, first in firsts.items()
-        if young[each].offset > first.offset
+        if each in young and young[each].offset > first.offset
     }
     return RecordTimesPart(
         future={each: offset for each, offset in late.items() if offset.offset >= 0},
@@ -65,9 +56,37 @@ def read_record_times(reading: ClusterReading) -> RecordTimesPart:
     )
 
 
-def _retention_ms(reading: ClusterReading, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-    """The retention of those whose topic deletes by time. A topic that cannot be read is a gap of
-    its configurations."""
+def _found(
+    reading: ClusterReading,
+    leaders: Mapping[TopicPartition, int],
+    wanted: Mapping[TopicPartition, int],
+    gaps: dict[str, Absent],
+) -> dict[TopicPartition, FoundOffset]:
+    """The offsets, from the leaders that are known already; ``gaps`` gets what is not found."""
+    by_leader: dict[int, dict[TopicPartition, int]] = defaultdict(dict)
+    for each, at_ms in wanted.items():
+        by_leader[leaders[each]][each] = at_ms
+
+    def ask(connection: AdminConnection, leader: int) -> dict[TopicPartition, FoundOffset | ClientError]:
+        return offsets_of_leader(connection, leader, by_leader[leader])
+
+    found = {}
+    for leader, answers in ask_each(reading.connection, by_leader, ask).items():
+        if isinstance(answers, ClientError):
+            gaps.setdefault(f"broker {leader}", absent_for(answers, _TOPIC_RIGHT))
+            continue
+        for each, answer in answers.items():
+            if isinstance(answer, ClientError):
+                gaps.setdefault(f"topic {each.topic}", absent_for(answer, _TOPIC_RIGHT))
+            else:
+                found[each] = answer
+    return found
+
+
+def _retention_ms(reading: ClusterReading, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """The retention of those whose topic deletes by time, with segments that may last longer.
+
+    A topic that cannot be read is a gap of its configurations."""
     configs = reading.get(TopicConfigsPart)
     if isinstance(configs, Absent):
         return {}
@@ -76,7 +95,10 @@ def _retention_ms(reading: ClusterReading, partitions: list[TopicPartition]) -> 
         entries = configs.entries.get(each.topic, {})
         policy = entries.get("cleanup.policy")
         retention_ms = setting_number(entries, "retention.ms")
-        if policy is not None and "delete" in (policy.value or "") and retention_ms is not None and retention_ms >= 0:
+        segment_ms = setting_number(entries, "segment.ms")
+        if policy is None or "delete" not in (policy.value or "") or retention_ms is None or segment_ms is None:
+            continue
+        if 0 <= retention_ms < segment_ms:
             found[each] = retention_ms
     return found
 
