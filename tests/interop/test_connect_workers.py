@@ -12,7 +12,7 @@ import pytest
 from barnabas.client import Admin
 from barnabas.testing import ProcessCluster
 from support.connect_database import CHANGES, Orders, database_plugins
-from support.connect_worker import Worker, starting_worker
+from support.connect_worker import FILES, Lines, Worker, starting_worker
 from support.mixed import is_long
 from support.needs import needs, needs_reference
 from support.ports import free_ports
@@ -26,7 +26,6 @@ pytestmark += [pytest.mark.fault, pytest.mark.timeout(600)]
 
 VERSIONS = ("3.9.1", "4.3.0") if is_long() else ("3.9.1",)
 LIMIT_S = 150
-FILES = "org.apache.kafka.connect.file.FileStream"
 TOPICS = ("connect-configs", "connect-offsets", "connect-status")
 SETTINGS = {f"{kind}.storage.segment.ms": 1000 for kind in ("config", "offset", "status")}
 SETTINGS |= {f"{kind}.storage.min.cleanable.dirty.ratio": 0.01 for kind in ("config", "offset", "status")}
@@ -85,23 +84,16 @@ def workers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             yield group
 
 
-class Lines:
-    """Numbered lines of a file, which a source writes to a topic and a sink to another file."""
+class CopiedLines(Lines):
+    """Lines that a source writes to a topic and a sink to another file."""
 
     def __init__(self, workers: Workers, name: str) -> None:
-        self.path = workers.directory / name
+        super().__init__(workers.directory / name)
         self.path.touch()
         self.target = workers.directory / f"{name}-copied"
         self.topic = make(workers.bootstrap, name, 1, 3)
         self.source, self.sink = f"{name}-source", f"{name}-sink"
         self._bootstrap = workers.bootstrap
-        self.count = 0
-
-    def add(self, count: int) -> None:
-        """The next ones."""
-        with self.path.open("a") as file:
-            file.writelines(f"{number}\n" for number in range(self.count, self.count + count))
-        self.count += count
 
     def expected(self) -> list[str]:
         """All lines."""
@@ -141,7 +133,7 @@ def test_killed_worker_and_leaders_of_connects_topics_cost_no_row_and_no_line(wo
     once, and all tasks run on two workers in the end."""
     (port,) = free_ports(1)
     with running_postgres(port) as server, contextlib.closing(Orders(server.url, port)) as orders:
-        lines = Lines(workers, "numbers")
+        lines = CopiedLines(workers, "numbers")
 
         def feed(count: int = 50) -> None:
             orders.add(count)
@@ -189,7 +181,7 @@ def test_killed_worker_and_leaders_of_connects_topics_cost_no_row_and_no_line(wo
 def test_connector_stops_and_goes_on_where_its_offsets_say(workers: Workers) -> None:
     """Pause, resume, restart and stop; the offsets are shown, changed and reset, of a source in
     Connect's topic and of a sink in its group."""
-    lines = Lines(workers, "steps")
+    lines = CopiedLines(workers, "steps")
     worker = workers.members[-1]
     source, sink = f"/connectors/{lines.source}", f"/connectors/{lines.sink}"
 
@@ -248,7 +240,7 @@ def test_connects_topics_are_made_as_it_asks_and_compacted(workers: Workers) -> 
             assert all(len(each.replicas) == 3 for each in topic.partitions)
             assert admin.topic_configs(name)["cleanup.policy"].value == "compact"
     worker = workers.members[0]
-    lines = Lines(workers, "states")
+    lines = CopiedLines(workers, "states")
     lines.connect(worker)
 
     def is_compacted() -> bool:

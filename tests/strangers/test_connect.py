@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from barnabas.testing import ProcessCluster
-from support.connect_worker import worker
+from support.connect_worker import FILES, Lines, worker
 from support.maven import jars
 from support.needs import ROOT, needs, needs_reference
 from support.ports import free_ports
@@ -25,27 +25,12 @@ from support.waiting import eventually
 pytestmark = [pytest.mark.interop, pytest.mark.java, needs_reference, pytest.mark.timeout(900)]
 
 LIMIT_S = 180
-FILES = "org.apache.kafka.connect.file.FileStream"
 EXACT = {
     "exactly.once.support": "required",
     "transaction.boundary": "interval",
     "transaction.boundary.interval.ms": 300,
 }
 ROWS = "shop.public.numbers"
-
-
-class Lines:
-    """A file to which lines are added: 0, 1, 2 ..."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.count = 0
-
-    def add(self, count: int) -> None:
-        """The next ones."""
-        with self.path.open("a") as file:
-            file.writelines(f"{number}\n" for number in range(self.count, self.count + count))
-        self.count += count
 
 
 class Rows:

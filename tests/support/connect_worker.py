@@ -17,12 +17,29 @@ from support.reference import apache_command
 from support.transaction_kills import Program, running
 from support.waiting import eventually
 
-__all__ = ["Worker", "starting_worker", "worker"]
+__all__ = ["FILES", "Lines", "Worker", "starting_worker", "worker"]
+
+FILES = "org.apache.kafka.connect.file.FileStream"
+"""With "SourceConnector" or "SinkConnector" behind it: the connectors for files."""
 
 _PAGE = DOCS / "how-to" / "connect-and-streams.md"
 _TEXT = "org.apache.kafka.connect.storage.StringConverter"
 _LIMIT_S = 180
 _NO_ANSWER = 0
+
+
+class Lines:
+    """A file to which lines are added: 0, 1, 2 ..."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.count = 0
+
+    def add(self, count: int) -> None:
+        """The next ones."""
+        with self.path.open("a") as file:
+            file.writelines(f"{number}\n" for number in range(self.count, self.count + count))
+        self.count += count
 
 
 class Worker:
