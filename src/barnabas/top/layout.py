@@ -146,6 +146,8 @@ def _table_lines(
         lines.append(ScreenLine(LineKind.NOTE, section, text=f"no row has {navigation.filter!r}"))
     elif table.note:
         lines += [ScreenLine(LineKind.NOTE, section, text=text) for text in _wrapped(table.note, width)]
+    elif not rows:
+        lines.append(ScreenLine(LineKind.NOTE, section, text="none"))
     return lines
 
 

@@ -20,6 +20,7 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.geometry import Region, Size
+from textual.message import Message
 from textual.screen import ModalScreen
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
@@ -76,6 +77,8 @@ class _Rows(ScrollView, can_focus=True):
         Binding("pagedown,ctrl+f", "page(1)", show=False),
         Binding("home,g", "move(-1000000)", show=False),
         Binding("end,G", "move(1000000)", show=False),
+        Binding("tab,right,l", "app.turn(1)", show=False),
+        Binding("shift+tab,left,h", "app.turn(-1)", show=False),
     ]
 
     def __init__(self) -> None:
@@ -147,6 +150,14 @@ class _Page(ModalScreen[None]):
             yield Static(self._text, markup=False)
 
 
+class _Read(Message):
+    """From the thread that reads."""
+
+    def __init__(self, outcome: Snapshot | BarnabasError) -> None:
+        super().__init__()
+        self.outcome = outcome
+
+
 class TopApp(App[int]):
     """Reads in a thread of its own, and shows. Returns the exit code."""
 
@@ -165,8 +176,6 @@ class TopApp(App[int]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "leave(0)", show=False),
         Binding("ctrl+c", f"leave({_INTERRUPTED})", show=False, priority=True),
-        Binding("tab,right,l", "turn(1)", show=False),
-        Binding("shift+tab,left,h", "turn(-1)", show=False),
         *(Binding(str(number), f"go('{view}')", show=False) for number, view in enumerate(PLACES)),
         Binding("enter", "enter", show=False),
         Binding("escape,backspace", "rise", show=False),
@@ -235,12 +244,12 @@ class TopApp(App[int]):
             except BarnabasError as error:
                 snapshot = error
             took_s = time.monotonic() - began
-            try:
-                self.call_from_thread(self._take, snapshot)
-            except RuntimeError:  # the screen has ended
-                return
+            if not self.post_message(_Read(snapshot)):
+                return  # the screen has ended
 
-    def _take(self, read: Snapshot | BarnabasError) -> None:
+    def on__read(self, event: _Read) -> None:
+        """What the thread has read, or why it could not."""
+        read = event.outcome
         if isinstance(read, BarnabasError):
             self._error = str(read)
             self._show_status()
