@@ -52,7 +52,7 @@ build/pyspark-4.2/installed: tests/spark/pyspark-4.2.txt $(STAMP)
 # Python programs of others for tests/strangers, which trials run, and Patroni: in environments of their own, as they want other
 # versions of the clients than this project's and than each other.
 STRANGERS := tests/other_languages/python
-build/frameworks/installed build/systems/installed build/patroni/installed: build/%/installed: $(STRANGERS)/%.lock
+build/frameworks/installed build/systems/installed build/patroni/installed build/kaskade/installed: build/%/installed: $(STRANGERS)/%.lock
 	@rm -rf $(@D)
 	@$(PYTHON) -m venv $(@D)
 	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
@@ -110,7 +110,7 @@ lock: $(VENV)/bin/uv  ## resolve pyproject.toml again into requirements.lock
 	  --extra dev pyproject.toml requirements-build.in -o requirements.lock
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --upgrade \
 	  requirements-docs.in -o requirements-docs.lock
-	@for name in frameworks systems patroni; do \
+	@for name in frameworks systems patroni kaskade; do \
 	  $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --upgrade \
 	    --python-version 3.11 $(STRANGERS)/$$name.in -o $(STRANGERS)/$$name.lock; done
 

@@ -180,6 +180,10 @@ def trials(seeds: str) -> dict[str, Trial]:
             "frameworks in Python that are killed in the middle of a transaction process each record once",
             ("tests/strangers/test_python_frameworks.py",),
         ),
+        "kaskade": Trial(
+            "kaskade's admin and consumer mode show our cluster, and Avro by our registry, as they are",
+            ("tests/strangers/test_kaskade.py",),
+        ),
         "spring-kafka": Trial(
             "a listener copies each record once; program and coordinator killed in a transaction",
             ("tests/strangers/test_java_frameworks.py::test_a_killed_listener_of_spring_copies_each_record_once",),

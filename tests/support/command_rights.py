@@ -132,6 +132,14 @@ def _figures(_: str) -> object:
     """Of a measurement nothing is the same."""
 
 
+def _names(text: str) -> object:
+    """The topics and groups of a snapshot, whose times differ; but the cluster's own topics, which
+    users hardly may describe."""
+    found = json.loads(text or "{}")
+    names = [[each["name"] for each in found.get(kind, ())] for kind in ("topics", "groups")]
+    return [[name for name in some if not name.startswith("__")] for some in names]
+
+
 def _events(text: str) -> object:
     """Which events were printed, and not when."""
     return set(re.findall(r'"name":"(\w+)"', text))
@@ -155,6 +163,7 @@ COMMANDS = (
     Command("cat -P -t orders", "-b {server} -F {config}", text="one\n"),
     Command("cat -L -t orders", "-b {server} -F {config}"),
     Command("overview"),
+    Command("top --output json", compared=_names),
     Command("groups list"),
     Command("topics --list"),
     Command("topics --describe --topic orders"),

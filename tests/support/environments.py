@@ -18,7 +18,7 @@ _LIMIT_S = 560
 @cache
 def python_of(name: str) -> Path:
     """The interpreter of an environment, which is made at the first need: `frameworks`,
-    `systems`, `patroni`.
+    `systems`, `patroni`, `kaskade`.
 
     Without a package registry there is nothing to try."""
     folder = Path("build") / name

@@ -259,13 +259,13 @@ class ClusterReader:
             self._may_describe_cluster = self._ask_for_rights()
         if self._may_describe_cluster is False:
             gaps.add(
-                "this user lacks Describe on the cluster: topics and groups that it may not describe are not listed, and how many "
-                "these are is not known"
+                "this user lacks the right to describe the cluster: topics and groups that it may not describe are not listed, and how "
+                "many these are is not known"
             )
         of_cluster = max((each.topics_of_cluster or 0 for each in figures.values()), default=0)
         if of_cluster > len(topics):
             gaps.add(
-                f"{of_cluster - len(topics):.0f} of {of_cluster:.0f} topics are not listed: this user lacks Describe on them"
+                f"{of_cluster - len(topics):.0f} of {of_cluster:.0f} topics are not listed: this user lacks the right to describe them"
             )
 
     def _ask_for_rights(self) -> bool | None:

@@ -1,0 +1,87 @@
+"""kaskade, a terminal user interface for Kafka, unchanged, on our cluster and our registry.
+
+It is driven by keys in a terminal, and judged by what a person sees.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from barnabas.client import Consumer, Producer
+from barnabas.testing import Cluster
+from support.environments import python_of
+from support.screens import Screen
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+
+ORDERS = 5
+SCHEMA = """{"type": "record", "name": "Order", "fields": [
+    {"name": "drink", "type": "string"}, {"name": "cups", "type": "int"}]}"""
+CTRL_C = b"\x03"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """Three brokers and a registry; orders in Avro, of which a group has read one."""
+    with Cluster(brokers=3, registry=True) as running:
+        running.create_topic("orders", partitions=2, replication_factor=3)
+        client = SchemaRegistryClient(running.registry.client_properties())
+        serializer = AvroSerializer(client, SCHEMA)
+        context = SerializationContext("orders", MessageField.VALUE)
+        with Producer({"bootstrap.servers": running.bootstrap_servers}) as producer:
+            for number in range(ORDERS):
+                value = serializer({"drink": f"espresso-{number}", "cups": number}, context)
+                producer.send("orders", value, key=f"table-{number}")
+        options = {"bootstrap.servers": running.bootstrap_servers, "group.id": "kitchen"}
+        with Consumer({**options, "auto.offset.reset": "earliest"}) as consumer:
+            consumer.subscribe(["orders"])
+            next(iter(consumer))
+        yield running
+
+
+@contextmanager
+def kaskade(home: Path, *words: str) -> Iterator[Screen]:
+    """One of its modes, ended by Ctrl-C."""
+    program = str(python_of("kaskade").with_name("kaskade"))
+    screen = Screen(program, *words, size=(120, 40), env={"HOME": str(home)})
+    try:
+        yield screen
+        screen.press(CTRL_C)
+        screen.end()
+    finally:
+        screen.close()
+
+
+def test_its_admin_mode_shows_topics_partitions_and_groups(cluster: Cluster, tmp_path: Path) -> None:
+    """With their records, replicas and lag; and makes a topic, which is there."""
+    with kaskade(tmp_path, "admin", "-b", cluster.bootstrap_servers) as screen:
+        screen.wait_for(lambda text: re.search(rf"orders +2 +3 +3 +1 +0 +≈{ORDERS} ", text) is not None)
+        screen.press(b"/")
+        screen.wait_for("Filter")
+        screen.press(b"orders\r")
+        screen.wait_for(lambda text: "Topics [1" in text or "__consumer_offsets" not in text)
+        screen.press(b"\r")
+        screen.wait_for("Topic Details [orders]")
+        screen.wait_for(
+            lambda text: re.search(r"Partitions \[2\] +Configurations \[\d\d\] +Groups \[1\]", text) is not None
+        )
+
+
+@pytest.mark.parametrize("value", ["registry", "string"])
+def test_its_consumer_mode_shows_records(value: str, cluster: Cluster, tmp_path: Path) -> None:
+    """Avro by our registry as JSON, and any value as text."""
+    options = ["--registry", f"url={cluster.registry.url}"] if value == "registry" else []
+    words = ["consumer", "-b", cluster.bootstrap_servers, "-t", "orders", "--earliest", "-k", "string", "-v", value]
+    with kaskade(tmp_path, *words, *options) as screen:
+        shown = screen.wait_for(lambda text: f"[{ORDERS}]" in text and f"espresso-{ORDERS - 1}" in text)
+        for number in range(ORDERS):
+            assert f"table-{number}" in shown
+            assert f"espresso-{number}" in shown
+        if value == "registry":
+            assert re.search(r'"cups": ?4', shown)
