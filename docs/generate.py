@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Write what follows from the code: reference pages, and pictures and tables in other pages.
 
-The pages are docs/reference/apis.md, configuration.md and commands.md, and pictures/flow.svg. A
-picture stands between two comments, ``<!-- figure: NAME -->`` and ``<!-- end of figure -->``. A
-test fails while they differ from what this writes, so the pages agree with the code.
+The pages are docs/reference/apis.md, configuration.md, commands.md and metrics.md, and
+pictures/flow.svg. A picture stands between two comments, ``<!-- figure: NAME -->`` and
+``<!-- end of figure -->``. A test fails while they differ from what this writes, so the pages agree
+with the code.
 """
 
 import subprocess
@@ -29,6 +30,8 @@ from barnabas.coordination.server.settings import ZOO_CFG_REFUSED as COORDINATIO
 from barnabas.coordination.server.settings import ZOO_CFG_WITHOUT_EFFECT as COORDINATION_WITHOUT_EFFECT
 from barnabas.coordination.server.settings import RefusedSetting
 from barnabas.log.settings import TOPIC_REFUSED, TOPIC_SETTINGS, TOPIC_WITHOUT_EFFECT
+from barnabas.metrics.alerts import ALERTS
+from barnabas.metrics.catalog import SERVERS
 from barnabas.registry.settings import REGISTRY_REFUSED, REGISTRY_SETTINGS
 from barnabas.rest.core.settings import REST_REFUSED, REST_SETTINGS
 from barnabas.wire.kafka.api import ApiKey
@@ -300,6 +303,36 @@ def _help(command: str) -> str:
     return done.stdout.rstrip()
 
 
+def metrics() -> str:
+    """Every metric of every server, and every alert rule."""
+    lines = [
+        "# Metrics",
+        "",
+        "What each server and client shows to Prometheus, in the path `/metrics` of its page. `barnabas metrics list` prints the same;",
+        "how pages are opened and what the figures say is in [watch a cluster](../how-to/watch-a-cluster.md#metrics-for-prometheus).",
+        "Names that do not begin with `barnabas_` are those that the Prometheus JMX exporter gives to Kafka's MBeans, or those of",
+        "ZooKeeper and of the well-known exporters. A coordination server has all of ZooKeeper's metrics; those that dashboards and rules",
+        "read are listed.",
+        "",
+    ]
+    for server in SERVERS:
+        lines += [f"## {server.name.capitalize()}", "", f"Opened by `{server.setting}`; its job is `{server.job}`.", ""]
+        lines += ["| metric | kind | labels | what it is |", "|---|---|---|---|"]
+        lines += [
+            f"| `{each}` | {each.kind} | {', '.join(map('`{}`'.format, each.labels)) or '-'} | {each.help_text.rstrip('.')} |"
+            for each in server.metrics
+        ]
+        lines.append("")
+    lines += ["## Alert rules", "", "`barnabas metrics rules DIR` writes them.", ""]
+    lines += ["| rule | severity | fires after | when | look at |", "|---|---|---|---|---|"]
+    lines += [
+        f"| {each.name} | {each.severity} | {each.for_} | `{each.expression.replace('|', chr(92) + '|')}` | `{each.look}` |"
+        for group in ALERTS
+        for each in group.alerts
+    ]
+    return "\n".join([*lines, ""])
+
+
 def fetch_states() -> str:
     """The states of a partition that is copied, from the table of transitions."""
     lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {FetchState.STARTING.value}"]
@@ -311,7 +344,7 @@ def fetch_states() -> str:
     return "\n".join([*lines, "```"])
 
 
-PAGES = {"apis.md": apis, "configuration.md": configuration, "commands.md": commands}
+PAGES = {"apis.md": apis, "configuration.md": configuration, "commands.md": commands, "metrics.md": metrics}
 
 
 FIGURES = {
