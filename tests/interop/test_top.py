@@ -11,10 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer as ConfluentProducer
 
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.main import main
 from barnabas.client import Admin, Consumer, Producer
+from barnabas.mirror.link_records import LinkHeartbeat
+from barnabas.pipelines.checkpoints.checkpoint import Checkpoint
+from barnabas.pipelines.flows import load_flow
 from barnabas.testing import Cluster
 from support.needs import needs_reference
 from support.reference import apache_broker, apache_cluster
@@ -180,3 +184,43 @@ def snapshot_of(bootstrap: str, *options: str) -> dict[str, object]:
     shown = barnabas("top", "--bootstrap-server", bootstrap, "--output", "json", "--timeout", "30", *options)
     found: dict[str, object] = json.loads(shown.stdout)
     return found
+
+
+def test_a_mirror_and_a_flow_are_seen_by_what_they_keep(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A mirror by the heartbeats that it writes, a flow by the notes of its run.
+
+    Other records in a topic of that name are no mirror."""
+    with Cluster() as cluster:
+        with Admin({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
+            for name in ("a.orders", "a.checkpoints.internal", "heartbeats"):
+                admin.create_topic(name, partitions=1, replication_factor=1)
+        with ConfluentProducer({"bootstrap.servers": cluster.bootstrap_servers}) as producer:
+            producer.produce("a.orders", b"one")
+            for at_ms in (1000, time.time_ns() // 1_000_000):
+                beat = LinkHeartbeat("a", "b", at_ms)
+                producer.produce("heartbeats", beat.value(), beat.key())
+                producer.produce("heartbeats", b"no heartbeat")
+            producer.flush()
+        file = tmp_path / "payments.toml"
+        assert main(["pipeline", "new", str(file)]) == 0
+        flow = load_flow(file)
+        Path(flow.checkpoint).mkdir(parents=True)
+        Checkpoint(flow).note_run({"rows": 7, "bad_rows": 2, "lag": 3, "catch_up_s": 1.5})
+        capsys.readouterr()
+        assert (
+            main(["top", "--output", "json", "--flow", str(file), "--bootstrap-server", cluster.bootstrap_servers]) == 0
+        )
+        found = json.loads(capsys.readouterr().out)
+    (mirror,) = found["mirrors"]
+    assert 0 <= mirror.pop("heartbeat_age_s") < WAIT_S
+    assert mirror == {"source": "a", "target": "b", "topics": 1, "records": 1}
+    (payments,) = found["flows"]
+    assert payments == {
+        "name": "payments",
+        "state": "running",
+        "rows": 7,
+        "bad_rows": 2,
+        "lag": 3,
+        "catch_up_s": 1.5,
+        "place": str(file),
+    }

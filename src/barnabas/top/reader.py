@@ -7,12 +7,13 @@ gaps, or a note of its view; the rest is shown.
 In Kafka: the calls of `KafkaAdminClient`.
 """
 
+import contextlib
 import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from barnabas.base.errors import BarnabasError, CorruptDataError
 from barnabas.base.ids import TopicPartition
@@ -48,6 +49,9 @@ from barnabas.wire.kafka.messages.describe_cluster import DescribeClusterRequest
 from barnabas.wire.kafka.messages.metadata import MetadataResponse
 from barnabas.wire.kafka.records.batch_header import read_headers
 from barnabas.wire.kafka.records.records import read_records
+
+if TYPE_CHECKING:
+    from barnabas.pipelines.checkpoints.checkpoint import Checkpoint
 
 __all__ = ["ClusterReader", "GapLines"]
 
@@ -96,7 +100,7 @@ class ClusterReader:
         self._firsts: dict[TopicPartition, int] = {}
         self._brokers_seen: dict[int, BrokerSeen] = {}
         self._may_describe_cluster: bool | None = None
-        self._flows: dict[str, Any] = {}
+        self._flows: dict[str, tuple[str, Checkpoint]] = {}
         self._tracker = LagTracker(round(refresh_s * 1000))
 
     def read(self) -> Snapshot:
@@ -322,8 +326,10 @@ class ClusterReader:
         from barnabas.pipelines.flows import load_flow
 
         if path not in self._flows:
-            self._flows[path] = Checkpoint(load_flow(path, functions=FunctionUse.NAME))
-        run = self._flows[path].last_run()
+            flow = load_flow(path, functions=FunctionUse.NAME)
+            self._flows[path] = flow.name, Checkpoint(flow)
+        name, checkpoint = self._flows[path]
+        run = checkpoint.last_run()
         if not run:
             state = "not begun"
         elif "ended" in run:
@@ -331,7 +337,7 @@ class ClusterReader:
         else:
             state = "running" if _is_process(run.get("pid")) else "lost"
         figures = {name: run.get(name) for name in ("rows", "bad_rows", "lag", "catch_up_s")}
-        return FlowSeen(self._flows[path].flow.name, state, **figures, place=path)
+        return FlowSeen(name, state, **figures, place=path)
 
     def _mirrors(self, topics: Sequence[TopicSeen], gaps: GapLines, notes: dict[str, str]) -> list[MirrorSeen]:
         """From the heartbeats in this cluster: of each pair of clusters the last one."""
@@ -370,18 +376,24 @@ class ClusterReader:
         while begin < part.end:
             data = fetched_records(self._connection, partition, begin)
             before = begin
-            try:
-                for position, header in read_headers(data):
-                    begin = max(begin, header.last_offset + 1)
-                    if header.is_control:
-                        continue
-                    records = read_records(data, position)
-                    found += [LinkHeartbeat.decode(each.key or b"", each.value or b"") for each in records]
-            except (CorruptDataError, KafkaError):
-                pass  # a topic of this name with other records
+            for position, header in read_headers(data):
+                begin = max(begin, header.last_offset + 1)
+                if not header.is_control:
+                    found += _heartbeats_in(data, position)
             if begin == before:
                 break
         return found
+
+
+def _heartbeats_in(data: bytes | bytearray | memoryview, position: int) -> Iterator[LinkHeartbeat]:
+    """Those of a batch; a topic of this name may have other records, and batches without a sound
+    one."""
+    try:
+        for record in read_records(data, position):
+            with contextlib.suppress(CorruptDataError):
+                yield LinkHeartbeat.decode(record.key or b"", record.value or b"")
+    except (CorruptDataError, KafkaError):
+        return
 
 
 def _is_copied_from(topic: str, source: str) -> bool:
