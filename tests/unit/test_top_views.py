@@ -14,7 +14,7 @@ from barnabas.top.document import document_of
 from barnabas.top.layout import LineKind, TextRules, layout_of
 from barnabas.top.navigation import ALL, PLACES, Navigation, drilled, navigated, next_view, raised, sorted_by
 from barnabas.top.numbers import amount
-from barnabas.top.pace import pause_s
+from barnabas.top.pace import pause_s, work_s
 from barnabas.top.rates import Rates, Seen, rates_between
 from barnabas.top.sources import PageAddress, broker_of_page, flow_of_page, page_addresses
 from barnabas.top.status import status_lines
@@ -236,6 +236,13 @@ def test_a_reading_takes_at_most_a_tenth_of_the_time(refresh_s: float, took_s: f
     assert pause >= 0
     assert pause + took_s >= min(refresh_s, 60) - 1e-9
     assert pause + took_s >= min(took_s * 10, 60) - 1e-9
+
+
+def test_a_wait_for_a_broker_that_does_not_answer_is_no_work() -> None:
+    """Else one paused broker would slow all readings down."""
+    assert work_s(None, 3.0, is_whole=False) == 3.0
+    assert work_s(0.1, 3.0, is_whole=False) == 0.1
+    assert work_s(0.1, 3.0, is_whole=True) == 3.0
 
 
 def test_the_status_says_what_is_wrong_in_any_width() -> None:

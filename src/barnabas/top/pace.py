@@ -6,10 +6,17 @@ tenth of the time. In a large cluster, or a slow one, the readings are further a
 Kafka has no counterpart.
 """
 
-__all__ = ["pause_s"]
+__all__ = ["pause_s", "work_s"]
 
 _SHARE = 0.1
 _LONGEST_S = 60.0
+
+
+def work_s(former_s: float | None, took_s: float, *, is_whole: bool) -> float:
+    """For how long readings keep brokers busy, by the last one and what held before.
+
+    In one that is not whole, much of the time may be a wait for a broker that does not answer."""
+    return took_s if is_whole or former_s is None else min(former_s, took_s)
 
 
 def pause_s(refresh_s: float, took_s: float) -> float:

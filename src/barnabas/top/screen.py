@@ -39,7 +39,7 @@ from barnabas.top.navigation import (
     raised,
     sorted_by,
 )
-from barnabas.top.pace import pause_s
+from barnabas.top.pace import pause_s, work_s
 from barnabas.top.rates import Rates, Seen, rates_between
 from barnabas.top.status import keys_text, status_lines
 from barnabas.top.tables import Level
@@ -198,6 +198,7 @@ class TopApp(App[int]):
         self._refresh_s = refresh_s
         self._rules = rules
         self._clock = clock
+        self._work_s: float | None = None
         self._read_soon = threading.Event()
         self._newest: Seen | None = None
         self._shown: Seen | None = None
@@ -214,6 +215,10 @@ class TopApp(App[int]):
     def show_first(self, snapshot: Snapshot) -> None:
         """What was read before the screen is there."""
         self._newest = self._shown = Seen(snapshot, rates_between(None, snapshot))
+        self._note_work(snapshot)
+
+    def _note_work(self, snapshot: Snapshot) -> None:
+        self._work_s = work_s(self._work_s, snapshot.took_ms / 1000, is_whole=not snapshot.gaps)
 
     def on_mount(self) -> None:
         """The screen is there: begin to read."""
@@ -231,20 +236,20 @@ class TopApp(App[int]):
         """Other columns may have room."""
         self.call_after_refresh(self._show)
 
-    # SnapshotReader, in its thread
+    # Reading, in its thread
 
     def _read_always(self) -> None:
-        took_s = self._newest.snapshot.took_ms / 1000 if self._newest else 0.0
         while True:
-            self._read_soon.wait(pause_s(self._refresh_s, took_s))
+            self._read_soon.wait(pause_s(self._refresh_s, self._work_s or 0.0))
             self._read_soon.clear()
-            began = time.monotonic()
             try:
-                snapshot: Snapshot | BarnabasError = self._reader.read()
+                snapshot = self._reader.read()
             except BarnabasError as error:
-                snapshot = error
-            took_s = time.monotonic() - began
-            if not self.post_message(_Read(snapshot)):
+                event = _Read(error)
+            else:
+                self._note_work(snapshot)
+                event = _Read(snapshot)
+            if not self.post_message(event):
                 return  # the screen has ended
 
     def on__read(self, event: _Read) -> None:
@@ -275,7 +280,9 @@ class TopApp(App[int]):
     def _show_status(self) -> None:
         seen = self._shown
         width, now_ms = max(1, self.size.width), round(self._clock() * 1000)
-        lines = status_lines(self.navigation, seen, self._refresh_s, self._error, now_ms, width)
+        working_s = self._work_s or 0.0
+        every_s = working_s + pause_s(self._refresh_s, working_s)
+        lines = status_lines(self.navigation, seen, every_s, self._error, now_ms, width)
         fitted = [self._rules.fitted(line, width).rstrip() for line in lines]
         self.query_one("#status", Static).update("\n".join(fitted))
 

@@ -4,7 +4,6 @@ Kafka has no counterpart.
 """
 
 from barnabas.top.navigation import PLACES, Navigation
-from barnabas.top.pace import pause_s
 from barnabas.top.rates import Seen
 from barnabas.top.values import BrokerState
 
@@ -14,7 +13,7 @@ _OLD_S = 2.0
 
 
 def status_lines(
-    navigation: Navigation, seen: Seen | None, refresh_s: float, error: str, now_ms: int, width: int
+    navigation: Navigation, seen: Seen | None, every_s: float, error: str, now_ms: int, width: int
 ) -> list[str]:
     """The cluster, what goes on, and the place; then an error, or how much is missing."""
     if seen is None:
@@ -37,15 +36,14 @@ def status_lines(
         parts.append(f"{sum(rates.topics.values()):,.0f} records/s")
     return [
         ", ".join(parts),
-        _when(navigation, seen, refresh_s, now_ms),
+        _when(navigation, seen, every_s, now_ms),
         _place(navigation, width),
         *_missing(seen, error),
     ]
 
 
-def _when(navigation: Navigation, seen: Seen, refresh_s: float, now_ms: int) -> str:
+def _when(navigation: Navigation, seen: Seen, every_s: float, now_ms: int) -> str:
     took_s = seen.snapshot.took_ms / 1000
-    every_s = pause_s(refresh_s, took_s) + took_s
     old_s = max(0.0, (now_ms - seen.snapshot.at_ms) / 1000)
     words = [f"read {old_s:.0f} s ago", f"every {every_s:.1f} s", f"in {took_s * 1000:.0f} ms"]
     return ("PAUSED, " if navigation.is_paused else "") + ", ".join(words)
