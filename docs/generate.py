@@ -29,6 +29,8 @@ from barnabas.coordination.server.settings import ZOO_CFG_DEFINITIONS as COORDIN
 from barnabas.coordination.server.settings import ZOO_CFG_REFUSED as COORDINATION_REFUSED
 from barnabas.coordination.server.settings import ZOO_CFG_WITHOUT_EFFECT as COORDINATION_WITHOUT_EFFECT
 from barnabas.coordination.server.settings import RefusedSetting
+from barnabas.doctor.report import list_of_rules
+from barnabas.doctor.rules import ALL_RULES
 from barnabas.log.settings import TOPIC_REFUSED, TOPIC_SETTINGS, TOPIC_WITHOUT_EFFECT
 from barnabas.metrics.alerts import ALERTS
 from barnabas.metrics.catalog import SERVERS
@@ -344,6 +346,16 @@ def fetch_states() -> str:
     return "\n".join([*lines, "```"])
 
 
+def doctor_rules() -> str:
+    """The rules of `barnabas doctor`, from their registrations."""
+    lines = ["| rule | danger | it finds that |", "|---|---|---|"]
+    lines += [
+        f"| `{each['rule']}` | {each['danger'].replace('_', ' ')} | {each['finds']} |"
+        for each in list_of_rules(ALL_RULES)
+    ]
+    return "\n".join(lines)
+
+
 PAGES = {"apis.md": apis, "configuration.md": configuration, "commands.md": commands, "metrics.md": metrics}
 
 
@@ -352,6 +364,7 @@ FIGURES = {
     "modules": ("contributing/glossary.md", tables),
     "edges": ("contributing/design.md", edges),
     "speed": ("../README.md", speed_table),
+    "rules of the doctor": ("how-to/doctor.md", doctor_rules),
 }
 
 

@@ -187,6 +187,13 @@ def test_mirror_topics(shared: Shared, barnabas_cluster: Cluster) -> None:
         admin.delete_topics(["heartbeats", "mm2-offset-syncs.backup.internal"])
 
 
+def test_doctor(shared: Shared) -> None:
+    """A fault is found, with status 1, mended and gone."""
+    reader = shared.reader
+    reader.instead["barnabas doctor"] = lambda command: reader.run(command, may_fail=True)
+    shared.reader.follow(blocks(HOW_TO / "doctor.md"))
+
+
 def test_move_partitions(shared: Shared) -> None:
     """The plan of the page, carried out and verified; leaders go back to where they belong."""
     shared.reader.follow(blocks(HOW_TO / "move-partitions.md"))

@@ -245,7 +245,7 @@ def test_a_gap_of_a_part_is_a_gap_of_its_rules() -> None:
     )
     assert found.is_incomplete
     assert list(report_lines(found, ADDRESS)) == [
-        "Nothing is wrong in what was seen; 1 of 1 rules were checked.",
+        "Nothing is wrong in what was seen; 1 of 1 rules was checked.",
         "Checked in part: under-replicated: topic u not seen (the right Describe is",
         "  missing).",
     ]

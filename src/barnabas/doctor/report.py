@@ -80,7 +80,8 @@ def _summary(diagnosis: Diagnosis) -> Iterator[str]:
     if not count and diagnosis.is_incomplete:
         found = "Nothing is wrong in what was seen"
     checked = len(by_outcome[RuleOutcome.FOUND]) + len(by_outcome[RuleOutcome.PASSED])
-    yield from _wrapped(f"{found}; {checked} of {len(diagnosis.checks)} rules were checked.", "", "")
+    was = "was" if checked == 1 else "were"
+    yield from _wrapped(f"{found}; {checked} of {len(diagnosis.checks)} rules {was} checked.", "", "")
     for outcome in (RuleOutcome.NOT_CHECKED, RuleOutcome.NOT_APPLICABLE):
         for reason, names in _by_reason(by_outcome[outcome]).items():
             yield from _wrapped(f"{outcome.value.capitalize()}: {some(names)}: {reason}.", "", "  ")
