@@ -108,6 +108,7 @@ def metrics_of(monitored: Monitored) -> Task[list[str]]:
     yield from _transactions(page, monitored.transactions, monitored.wall_ms())
     yield from _connections(page, monitored.dispatcher)
     _waiting(page, monitored.waiting)
+    page.add(BrokerMetrics.WALL_CLOCK, monitored.wall_ms() / 1000)
     page.add_each(BrokerMetrics.PURGATORY, dict.fromkeys(OPERATION_KINDS, 0) | monitored.purgatory.sizes)
     return page.lines
 
@@ -227,6 +228,13 @@ def _requests(page: _Page, metrics: BrokerRequestMetrics) -> None:
         times_of.append((f"_count{{{labels[name]}}}", count))
         times_of.append((f"_sum{{{labels[name]}}}", times.total_ms))
     page.add_samples(BrokerMetrics.REQUEST_TIME, times_of)
+    page.add_samples(
+        BrokerMetrics.UNSERVED_REQUESTS,
+        [
+            (labels_of(BrokerMetrics.UNSERVED_REQUESTS, name, str(version)), count)
+            for (name, version), count in metrics.unserved().items()
+        ],
+    )
 
 
 def _log_dirs(page: _Page, log_dirs: LogDirs, log_cleaner: LogCleaner) -> Task[None]:

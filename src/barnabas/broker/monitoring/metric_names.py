@@ -102,6 +102,13 @@ class BrokerMetrics:
     )
 
     REQUESTS = Metric(f"{_REQUESTS}requests_total", "counter", "Requests that were answered", ("request",))
+    UNSERVED_REQUESTS = Metric(
+        "barnabas_unserved_requests_total",
+        "counter",
+        "Requests in versions that are not served, which closed their connection",
+        ("request", "version"),
+    )
+    WALL_CLOCK = Metric("barnabas_wall_clock_seconds", "gauge", "The broker's clock, in s since the epoch")
     REQUEST_TIME = Metric(
         f"{_REQUESTS}totaltimems",
         "histogram",

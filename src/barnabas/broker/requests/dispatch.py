@@ -563,6 +563,7 @@ class ClientConnection:
         if key == ApiKey.API_VERSIONS:
             self._connection.send(encode_response(self._dispatcher.unsupported_version, 0, correlation_id))
             return
+        self._dispatcher.request_metrics.refused(key, version)
         logger.info(
             "Closing the connection from %s:%d: API key %d in version %d is not served",
             self.client.host,

@@ -1,5 +1,5 @@
 """How many requests of each API were answered, and how long that took, from their
-last byte to the answer.
+last byte to the answer; and how many were refused for their version.
 
 Times are whole milliseconds, as Kafka's, counted by their number of binary digits: an answer costs
 two additions. Requests of the fast path that arrived together took equally long.
@@ -15,6 +15,8 @@ __all__ = ["BrokerRequestMetrics", "RequestTimes"]
 
 _FETCH = ApiKey.FETCH  # to look up a member of an enumeration takes 0.2 us
 _CONSUMER_FETCH, _FOLLOWER_FETCH = -1, -2
+_MOST_UNSERVED = 100
+"""Pairs of API key and version: clients choose both."""
 _NAMES = {_CONSUMER_FETCH: "FetchConsumer", _FOLLOWER_FETCH: "FetchFollower"}
 
 
@@ -45,6 +47,7 @@ class BrokerRequestMetrics:
 
     def __init__(self) -> None:
         self._by_key: dict[int, RequestTimes] = {}
+        self._unserved: dict[tuple[int, int], int] = {}
 
     def answered(self, request: Request, now_ms: int) -> None:
         """A request is answered, or will have no answer."""
@@ -62,6 +65,21 @@ class BrokerRequestMetrics:
         if times is None:
             times = self._by_key[key] = RequestTimes()
         return times
+
+    def refused(self, key: int, version: int) -> None:
+        """A request came in a version of its API, or for an API, that is not served here."""
+        pair = (key, version)
+        if pair in self._unserved or len(self._unserved) < _MOST_UNSERVED:
+            self._unserved[pair] = self._unserved.get(pair, 0) + 1
+
+    def unserved(self) -> dict[tuple[str, int], int]:
+        """How many were refused, by Kafka's name of the request and the version; of the first
+        hundred pairs."""
+        known = ApiKey._value2member_map_
+        return {
+            (_api_name(ApiKey(key)) if key in known else f"ApiKey{key}", version): count
+            for (key, version), count in self._unserved.items()
+        }
 
     def by_name(self) -> dict[str, RequestTimes]:
         """The times by Kafka's names of the requests."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from barnabas.base.hints import did_you_mean
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.connection.connect import connect
+from barnabas.cli.connection.coordination_access import ClientAccess
 from barnabas.cli.connection.properties import properties_file
 from barnabas.cli.options.tool_parser import ToolParser, add_connection_options, add_output_option, seconds
 from barnabas.cli.output.colours import Style, painted, print_error
@@ -30,6 +31,7 @@ from barnabas.doctor.report import diagnosis_document, list_of_rules, reassignme
 from barnabas.doctor.rules import ALL_RULES
 from barnabas.doctor.rules.registration import DoctorRule
 from barnabas.doctor.words import counted
+from barnabas.net.sockets import SocketNetwork
 
 __all__ = ["main"]
 
@@ -68,6 +70,15 @@ def _parser() -> ToolParser:
     add = parser.add_argument
     add("--zookeeper-connect", metavar="HOST:PORT[,...]", help="the coordination servers, for the rules about them")
     add(
+        "--admin-servers",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="HOST:PORT",
+        help="admin servers of coordination servers (otherwise at port 8080 of their hosts)",
+    )
+    add("--zk-tls-config-file", metavar="FILE", help="ZooKeeper's properties for TLS and SASL")
+    add(
         "--metrics", nargs="+", action="extend", default=[], metavar="HOST:PORT", help="metrics of brokers to read, too"
     )
     add("--only", action="append", default=[], metavar="RULE", help="apply this rule only; may be repeated")
@@ -88,11 +99,16 @@ def _selected(parser: ToolParser, given: argparse.Namespace) -> list[DoctorRule]
 
 
 def _read(given: argparse.Namespace, rules: Sequence[DoctorRule]) -> Evidence:
+    file = given.zk_tls_config_file
+    access = ClientAccess(properties_file(file), file) if file else None
     with connect(given, "barnabas-doctor") as connection:
         sources = Sources(
             connection,
             zookeeper=ConnectString.parse(given.zookeeper_connect).servers if given.zookeeper_connect else (),
             metrics=[ConnectString.parse(each).servers[0] for each in given.metrics],
+            admin_servers=[ConnectString.parse(each).servers[0] for each in given.admin_servers],
+            coordination_network=SocketNetwork if access is None else access.network,
+            coordination_login=None if access is None else access.new_sasl_client,
             client_properties=properties_file(given.command_config),
             over_s=given.over,
         )

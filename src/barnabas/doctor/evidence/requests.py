@@ -1,6 +1,8 @@
-"""Requests in versions of the protocol that Kafka 4.0 no longer takes.
+"""Requests that brokers refused for their version.
 
-In Kafka: the MBean ``kafka.network:type=RequestMetrics,name=DeprecatedRequestsPerSec`` (KIP-896).
+In Kafka: nothing; a broker closes the connection and logs an InvalidRequestException. Its MBean
+``name=DeprecatedRequestsPerSec`` (KIP-896) counts versions that are still served, which brokers of
+Barnabas do not serve at all.
 """
 
 from collections.abc import Mapping
@@ -8,22 +10,19 @@ from dataclasses import dataclass
 
 from barnabas.doctor.evidence.part import EvidencePart
 
-__all__ = ["DeprecatedRequest", "DeprecatedRequestsPart"]
+__all__ = ["UnservedRequest", "UnservedRequestsPart"]
 
 
 @dataclass(frozen=True, slots=True)
-class DeprecatedRequest:
-    """An API in one version, and the software that asks (KIP-511), "unknown" where it does not
-    say."""
+class UnservedRequest:
+    """A request by its name in Kafka, and its version."""
 
     request: str
     version: int
-    software: str
-    software_version: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeprecatedRequestsPart(EvidencePart):
+class UnservedRequestsPart(EvidencePart):
     """How many came since each broker's start."""
 
-    counts: Mapping[int, Mapping[DeprecatedRequest, int]]
+    counts: Mapping[int, Mapping[UnservedRequest, int]]

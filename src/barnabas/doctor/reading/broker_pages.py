@@ -1,4 +1,4 @@
-"""Reads what brokers show to Prometheus: requests in old versions, and their clocks.
+"""Reads what brokers show to Prometheus: requests that they refused, and their clocks.
 
 A broker of Barnabas shows them where ``metrics.http.address`` is set. Apache's show such figures by
 JMX only, which needs Java.
@@ -9,24 +9,27 @@ In Kafka: `RequestMetrics`, `KafkaMetricsGroup`.
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 
 from barnabas.client.errors import ClientError
 from barnabas.client.network.metrics_page import read_metrics_page
 from barnabas.doctor.evidence.clocks import ClockReading, ClocksPart
 from barnabas.doctor.evidence.cluster import BrokersPart
 from barnabas.doctor.evidence.configs import BrokerConfigsPart
+from barnabas.doctor.evidence.coordination import EnsemblePart, ServerLook
 from barnabas.doctor.evidence.part import Absent, EvidencePart, Gap, Why
-from barnabas.doctor.evidence.requests import DeprecatedRequest, DeprecatedRequestsPart
+from barnabas.doctor.evidence.requests import UnservedRequest, UnservedRequestsPart
 from barnabas.doctor.reading.registration import ClusterReading, UnreadError, reads
+from barnabas.doctor.reading.server_facts import admin_page
 from barnabas.net.prometheus_text import MetricsPage
 
-__all__ = ["MetricsPagesPart", "read_clocks", "read_deprecated_requests", "read_metrics_pages"]
+__all__ = ["MetricsPagesPart", "read_clocks", "read_metrics_pages", "read_unserved_requests"]
 
 _PAGE_S = 1.0
 _ALL_ADDRESSES = ("", "0.0.0.0", "::")  # noqa: S104 (compared only)
-_DEPRECATED = "kafka_network_requestmetrics_deprecatedrequests_total"
+_UNSERVED = "barnabas_unserved_requests_total"
+_HALF_SECOND_MS = 500
 _CLOCK = "barnabas_wall_clock_seconds"
-_UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,31 +95,42 @@ def read_metrics_pages(reading: ClusterReading) -> MetricsPagesPart:
 
 
 @reads()
-def read_deprecated_requests(reading: ClusterReading) -> DeprecatedRequestsPart:
-    """The counters of requests that Kafka 4.0 refuses."""
+def read_unserved_requests(reading: ClusterReading) -> UnservedRequestsPart:
+    """The counters of requests that were refused for their version."""
     found = reading.require(MetricsPagesPart)
-    counts: dict[int, dict[DeprecatedRequest, int]] = {}
+    counts: dict[int, dict[UnservedRequest, int]] = {}
     for broker_id, timed in found.pages.items():
         counts[broker_id] = {}
-        for sample in timed.page.samples.get(_DEPRECATED, ()):
-            version = sample.label("version") or ""
-            if version.isdecimal():
-                request = DeprecatedRequest(
-                    sample.label("request") or _UNKNOWN,
-                    int(version),
-                    sample.label("clientSoftwareName") or _UNKNOWN,
-                    sample.label("clientSoftwareVersion") or "",
-                )
-                counts[broker_id][request] = round(sample.value)
-    return DeprecatedRequestsPart(counts=counts, gaps=found.gaps)
+        for sample in timed.page.samples.get(_UNSERVED, ()):
+            name, version = sample.label("request"), sample.label("version") or ""
+            if name and version.isdecimal():
+                counts[broker_id][UnservedRequest(name, int(version))] = round(sample.value)
+    return UnservedRequestsPart(counts=counts, gaps=found.gaps)
 
 
 @reads()
 def read_clocks(reading: ClusterReading) -> ClocksPart:
-    """The wall clocks of the brokers that show a page."""
-    found = reading.require(MetricsPagesPart)
-    readings, gaps = [], list(found.gaps)
-    for broker_id, timed in found.pages.items():
+    """The wall clocks of the brokers that show a page, and of the coordination servers whose admin
+    server names the date, as Apache's does."""
+    pages, ensemble = reading.get(MetricsPagesPart), reading.get(EnsemblePart)
+    if isinstance(pages, Absent):
+        readings, gaps = [], [Gap("brokers", pages)]
+    else:
+        readings, gaps = _broker_clocks(pages)
+    for server in () if isinstance(ensemble, Absent) else ensemble.servers:
+        try:
+            readings.append(_server_clock(reading, server))
+        except UnreadError as error:
+            gaps.append(Gap(f"server {server.address}", error.absent))
+    if not readings:
+        raise UnreadError(gaps[0].absent.why, gaps[0].absent.reason)
+    return ClocksPart(readings=tuple(readings), gaps=tuple(gaps))
+
+
+def _broker_clocks(pages: MetricsPagesPart) -> tuple[list[ClockReading], list[Gap]]:
+    readings: list[ClockReading] = []
+    gaps = list(pages.gaps)
+    for broker_id, timed in pages.pages.items():
         clock_s = timed.page.value(_CLOCK)
         if clock_s is None:
             gaps.append(Gap(f"broker {broker_id}", Absent(Why.UNSUPPORTED, "its page does not have its clock")))
@@ -130,4 +144,22 @@ def read_clocks(reading: ClusterReading) -> ClocksPart:
                 f"{_CLOCK} of its page of metrics",
             )
         )
-    return ClocksPart(readings=tuple(readings), gaps=tuple(gaps))
+    return readings, gaps
+
+
+def _server_clock(reading: ClusterReading, server: ServerLook) -> ClockReading:
+    """By whole seconds. Raises `UnreadError`."""
+    before_ms = time.time() * 1000
+    _, page = admin_page(reading, server, "is_read_only")
+    after_ms = time.time() * 1000
+    try:
+        moment_ms = parsedate_to_datetime(page.date or "").timestamp() * 1000 + _HALF_SECOND_MS
+    except ValueError:
+        raise UnreadError(Why.UNSUPPORTED, "its admin server does not name the date") from None
+    half_ms = (after_ms - before_ms) / 2
+    return ClockReading(
+        f"coordination server {server.address}",
+        round(moment_ms - before_ms - half_ms),
+        round(half_ms) + _HALF_SECOND_MS,
+        "Date of its admin server",
+    )

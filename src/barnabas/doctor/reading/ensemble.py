@@ -24,7 +24,7 @@ from barnabas.wire.jute.errors import KeeperError
 __all__ = ["SERVER_ANSWER_S", "address_of", "coordination_place", "in_session", "read_ensemble"]
 
 SERVER_ANSWER_S = 1.0
-_CONFIG = "/zookeeper/config"
+_CONFIG, _CONNECT = "/zookeeper/config", "zookeeper.connect"
 T = TypeVar("T")
 
 
@@ -41,7 +41,7 @@ def coordination_place(reading: ClusterReading) -> ConnectString:
         raise UnreadError(
             configs.why, f"{configs.reason}; the servers are in the brokers' properties, or in --zookeeper-connect"
         )
-    texts = {entry.value for each in configs.entries.values() if (entry := each.get("zookeeper.connect")) is not None}
+    texts = {entry.value for each in configs.entries.values() if (entry := each.get(_CONNECT)) is not None}
     places = []
     for text in sorted(filter(None, texts)):
         try:
@@ -85,21 +85,32 @@ def address_of(server: tuple[str, int]) -> str:
 def read_ensemble(reading: ClusterReading) -> EnsemblePart:
     """The servers that brokers name, and the ensemble's others that have an address for clients."""
     place = coordination_place(reading)
+    found = _statuses(reading, place.servers)
     members: tuple[MemberLine, ...] | Absent
     try:
         members = _members(in_session(reading, place, _configuration))
     except UnreadError as error:
         members = error.absent
-    servers = list(place.servers)
-    if not isinstance(members, Absent):
-        servers += _unnamed(servers, members)
+    if not isinstance(members, Absent) and (others := _unnamed(place.servers, members)):
+        found += _statuses(reading, others)
+    named = _named(reading) or place.servers
+    return EnsemblePart(connect=tuple(map(address_of, named)), servers=tuple(map(_view, found)), members=members)
+
+
+def _statuses(reading: ClusterReading, servers: Sequence[tuple[str, int]]) -> list[ServerStatus]:
     try:
-        found = statuses_of(servers, reading.deadline(SERVER_ANSWER_S))
+        return statuses_of(servers, reading.deadline(SERVER_ANSWER_S))
     except BarnabasError as error:
         raise UnreadError(Why.UNREACHABLE, str(error)) from None
-    return EnsemblePart(
-        connect=tuple(map(address_of, place.servers)), servers=tuple(map(_view, found)), members=members
-    )
+
+
+def _named(reading: ClusterReading) -> tuple[tuple[str, int], ...]:
+    """The servers that the brokers' properties name, whatever an option says; none where these are
+    not known."""
+    configs = reading.get(BrokerConfigsPart)
+    entries = () if isinstance(configs, Absent) else configs.entries.values()
+    texts = [entry.value for each in entries if (entry := each.get(_CONNECT)) is not None and entry.value]
+    return ConnectString.parse(min(texts, key=lambda text: text.count(","))).servers if texts else ()
 
 
 async def _configuration(client: CoordinationClient) -> str:

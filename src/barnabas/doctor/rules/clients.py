@@ -1,67 +1,67 @@
 """Rules on clients that are too old.
 
-In Kafka: KIP-896, which removed versions of the protocol from Kafka 4.0; KIP-511, by which
-clients name their software.
+In Kafka: KIP-896, which removed versions of the protocol that clients before Kafka 2.1 speak;
+KIP-98, with which records got their present format.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 
-from barnabas.doctor.evidence.requests import DeprecatedRequest, DeprecatedRequestsPart
+from barnabas.doctor.evidence.requests import UnservedRequest, UnservedRequestsPart
 from barnabas.doctor.finding import Danger, Finding
 from barnabas.doctor.rules.registration import rule
 from barnabas.doctor.words import some
 
 __all__ = ["clients_of_old_message_formats", "clients_of_old_protocols"]
 
-_FIRST_OF_FORMAT_2 = {"Produce": 3, "Fetch": 4, "FetchConsumer": 4}
-"""From these versions on records have the format of Kafka 0.11 (KIP-98)."""
+_FIRST_OF_PRESENT_FORMAT = {"Produce": 3, "Fetch": 4}
+"""From these versions on records have the format of Kafka 0.11."""
 _MOST_LINES = 6
 
 
-@rule("old-protocols", Danger.COMING, "clients send requests in versions that Kafka 4.0 refuses")
-def clients_of_old_protocols(requests: DeprecatedRequestsPart) -> Iterator[Finding]:
-    """They work until the brokers are upgraded."""
-    found = _by_software(requests, is_old_format=False)
+@rule("old-protocols", Danger.UNAVAILABLE, "clients send requests in versions that brokers do not serve")
+def clients_of_old_protocols(requests: UnservedRequestsPart) -> Iterator[Finding]:
+    """Their connections are closed."""
+    lines, found = _found(requests, lambda each: not _has_old_format(each))
     if found:
         yield Finding(
-            tuple(found),
-            f"Clients send requests in versions that Kafka 4.0 refuses (KIP-896): {some(found)}.",
-            _lines(found),
-            ("upgrade these clients before the brokers: any of Kafka 2.1 or later will do",),
+            found,
+            f"Clients send requests in versions that the brokers do not serve, and are disconnected: {some(found)}.",
+            lines,
+            (
+                "upgrade these clients: those of Kafka 2.1 or later work (KIP-896); the broker's log has their addresses",
+            ),
         )
 
 
-@rule("old-message-formats", Danger.COMING, "clients write or read the record formats from before Kafka 0.11")
-def clients_of_old_message_formats(requests: DeprecatedRequestsPart) -> Iterator[Finding]:
-    """Their records have no headers, no transactions, and are converted."""
-    found = _by_software(requests, is_old_format=True)
+@rule("old-message-formats", Danger.UNAVAILABLE, "clients use the record formats from before Kafka 0.11")
+def clients_of_old_message_formats(requests: UnservedRequestsPart) -> Iterator[Finding]:
+    """Brokers do not have these formats any more."""
+    lines, found = _found(requests, _has_old_format)
     if found:
         yield Finding(
-            tuple(found),
-            f"Clients use the record formats from before Kafka 0.11, which are converted: {some(found)}.",
-            _lines(found),
-            ("upgrade these clients: any of Kafka 0.11 or later writes and reads the present format",),
+            found,
+            f"Clients use the record formats from before Kafka 0.11, and are disconnected: {some(found)}.",
+            lines,
+            ("upgrade these clients: those of Kafka 2.1 or later work; the broker's log has their addresses",),
         )
 
 
-def _by_software(requests: DeprecatedRequestsPart, *, is_old_format: bool) -> dict[str, list[str]]:
-    """The lines of evidence of each client's software."""
-    found: dict[str, list[str]] = {}
+def _found(
+    requests: UnservedRequestsPart, chooses: Callable[[UnservedRequest], bool]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The lines of evidence, and the requests with their versions."""
+    lines: list[str] = []
+    names: dict[str, None] = {}
     for broker_id, counts in sorted(requests.counts.items()):
         for each, count in sorted(counts.items(), key=lambda item: -item[1]):
-            if count and _has_old_format(each) == is_old_format:
-                software = f"{each.software} {each.software_version}".strip()
-                line = f"broker {broker_id}: {count} {each.request} requests in version {each.version} by {software}"
-                found.setdefault(software, []).append(line)
-    return found
+            if count and chooses(each):
+                names[f"{each.request} in version {each.version}"] = None
+                lines.append(
+                    f"broker {broker_id}: {count} {each.request} requests in version {each.version} were refused"
+                )
+    more = len(lines) - _MOST_LINES
+    return (*lines[:_MOST_LINES], *([f"and {more} more"] if more > 0 else ())), tuple(names)
 
 
-def _has_old_format(request: DeprecatedRequest) -> bool:
-    return request.version < _FIRST_OF_FORMAT_2.get(request.request, 0)
-
-
-def _lines(found: "dict[str, list[str]]") -> tuple[str, ...]:
-    lines: Iterable[str] = (line for each in found.values() for line in each)
-    listed = list(lines)
-    more = len(listed) - _MOST_LINES
-    return (*listed[:_MOST_LINES], *([f"and {more} more"] if more > 0 else ()))
+def _has_old_format(request: UnservedRequest) -> bool:
+    return request.version < _FIRST_OF_PRESENT_FORMAT.get(request.request, 0)

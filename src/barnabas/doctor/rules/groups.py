@@ -7,6 +7,8 @@ In Kafka: what ``kafka-consumer-groups --describe`` shows, and the records of
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+import numpy as np
+
 from barnabas.base.ids import TopicPartition
 from barnabas.doctor.amounts import duration
 from barnabas.doctor.evidence.cluster import MomentPart
@@ -23,6 +25,8 @@ from barnabas.doctor.evidence.groups import (
 from barnabas.doctor.finding import Danger, Finding, MendingCommand
 from barnabas.doctor.rules.registration import rule
 from barnabas.doctor.words import counted, some
+from barnabas.lag.judge import NOT_KNOWN, STATES, MemberPresence, SampleWindow, judge
+from barnabas.lag.values import LagState
 
 __all__ = [
     "committed_beyond_the_end",
@@ -88,7 +92,14 @@ def _stands_still(partition: TopicPartition, state: GroupPartition, times: Group
         since_ms = times.since_ms
     if since_ms is None or state.end is None or state.end_before is None:
         return None
-    if now_ms - since_ms < STILL_MS or state.committed >= state.end_before:
+    window = SampleWindow(STILL_MS)
+    is_unmoved = now_ms - since_ms >= STILL_MS
+    window.add(
+        now_ms - STILL_MS, np.array([state.committed if is_unmoved else NOT_KNOWN]), np.array([state.end_before])
+    )
+    window.add(now_ms, np.array([state.committed]), np.array([state.end]))
+    (judged,) = judge(window, np.array([True]), MemberPresence.PRESENT)
+    if STATES[judged] is not LagState.STALLED:
         return None
     return (
         f"{partition}: offset {state.committed} stands for {before}{duration(now_ms - since_ms)}, end {state.end}, of "
@@ -257,22 +268,27 @@ def _out_of_range(
 
 @rule("offsets-of-deleted-topics", Danger.UNTIDY, "a group has offsets of a topic that does not exist")
 def offsets_of_deleted_topics(groups: GroupsPart) -> Iterator[Finding]:
-    """A topic of the same name would be read from there."""
-    found = {
-        (group.group_id, partition.topic): None
-        for group in groups.groups
-        for partition, state in sorted(group.partitions.items())
-        if state.is_deleted
-    }
+    """A topic of the same name would be read from there.
+
+    Brokers refuse to delete such offsets, and forget them when a topic of the name is deleted."""
+    found: dict[tuple[str, str], int] = {}
+    for group in groups.groups:
+        for partition, state in sorted(group.partitions.items()):
+            if state.is_deleted:
+                found[group.group_id, partition.topic] = partition.partition + 1
     if found:
-        group_id, topic = next(iter(found))
+        (_, topic), partitions = next(iter(found.items()))
         names = dict.fromkeys(each for each, _ in found)
         yield Finding(
             tuple(f"group {each} in {name}" for each, name in found),
             f"{counted(len(names), 'group has', 'groups have')} offsets of topics that do not exist: "
             f"{some(names)}. A topic that is made with the name again would be read from there.",
             _lines(f"group {each}: topic {name}" for each, name in found),
-            (MendingCommand.of(_GROUPS, "--delete-offsets", "--group", group_id, "--topic", topic),),
+            (
+                "brokers forget the offsets when a topic of the name is deleted:",
+                MendingCommand.of("topics", "--create", "--topic", topic, "--partitions", partitions),
+                MendingCommand.of("topics", "--delete", "--topic", topic),
+            ),
         )
 
 
