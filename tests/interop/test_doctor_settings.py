@@ -150,7 +150,7 @@ def test_an_overloaded_server_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with Cluster(2) as cluster:
         bootstrap = cluster.bootstrap_servers
         found = findings_at(bootstrap, *ENSEMBLE_RULES)
-        expected = {"single-coordination-server", "coordination-size", "coordination-outstanding"}
+        expected = {"coordination-size", "coordination-outstanding"}
         assert found.keys() == expected
         monkeypatch.setattr(coordination_servers, "SLOW_FSYNC_MS", 2)
         cluster.stop_broker(1)

@@ -4,7 +4,7 @@ import pytest
 
 from barnabas.client.admin.acls import Acl
 from barnabas.client.admin.configurations import ConfigEntry, ConfigSource, Synonym
-from barnabas.doctor.evidence.cluster import MomentPart
+from barnabas.doctor.evidence.cluster import BrokersPart, BrokerView, MomentPart
 from barnabas.doctor.evidence.configs import BrokerConfigsPart
 from barnabas.doctor.evidence.coordination import (
     EnsemblePart,
@@ -163,6 +163,15 @@ def test_brokers_differ_in_files_or_by_a_dynamic_value() -> None:
 def test_an_ensemble_is_even(voters: int, is_found: bool) -> None:
     """A server alone has no line."""
     assert bool(list(coordination.ensemble_is_even(ensemble(server(), voters=voters)))) is is_found
+
+
+@pytest.mark.parametrize(("hosts", "is_found"), [(("a", "b"), True), (("a",), False), (("127.0.0.1", "b"), True)])
+def test_brokers_on_several_machines_depend_on_one_server(hosts: tuple[str, ...], is_found: bool) -> None:
+    """A single broker is lost with its own disk, too."""
+    views = {number: BrokerView(number, host, 9092, None) for number, host in enumerate(hosts)}
+    brokers = BrokersPart(cluster_id="c", controller_id=0, views=views, is_kraft=False, features={})
+    assert bool(list(coordination.single_server(ensemble(server()), brokers))) is is_found
+    assert not list(coordination.single_server(ensemble(server(), voters=3), brokers))
 
 
 def test_members_are_away_while_others_serve() -> None:

@@ -113,8 +113,10 @@ def read_clocks(reading: ClusterReading) -> ClocksPart:
     """The wall clocks of the brokers that show a page, and of the coordination servers whose admin
     server names the date, as Apache's does."""
     pages, ensemble = reading.get(MetricsPagesPart), reading.get(EnsemblePart)
+    readings: list[ClockReading] = []
+    gaps: list[Gap] = []
     if isinstance(pages, Absent):
-        readings, gaps = [], [Gap("brokers", pages)]
+        gaps.append(Gap("brokers", pages))
     else:
         readings, gaps = _broker_clocks(pages)
     for server in () if isinstance(ensemble, Absent) else ensemble.servers:
