@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.ensemble import ensemble
+from support.ensemble import serving_ensemble
 from support.needs import needs
 from support.pages import DOCS, Command, blocks, commands, missing
 from support.patroni import PatroniCluster, PatroniNode, Writers, patroni_cluster, reigns
@@ -78,7 +78,7 @@ def test_patroni_switches_and_fails_over_without_a_lost_row_or_a_second_primary(
     """The ensemble's leader dies alone, which moves no primary; then a switchover; then primary and
     ensemble's leader die together. The dead primary comes back as a standby with the same rows."""
     with (
-        ensemble(tmp_path, maxSessionTimeout=SESSION_MS) as members,
+        serving_ensemble(tmp_path, maxSessionTimeout=SESSION_MS) as members,
         patroni_cluster(members.addresses) as cluster,
     ):
         first, second = cluster.until_complete()
@@ -94,6 +94,7 @@ def test_patroni_switches_and_fails_over_without_a_lost_row_or_a_second_primary(
             type_command(cluster, "switchover", {"pg1": first.name, "pg2": second.name})
             writers.until_taken_by(second)
             assert cluster.until_complete()[0] is second
+            writers.until_taken_by(second)  # a standby has all that came before, too
 
             second.kill()
             members.kill_leader()

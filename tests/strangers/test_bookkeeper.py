@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from support.ensemble import HOST, Ensemble, ensemble
+from support.ensemble import HOST, Ensemble, serving_ensemble
 from support.maven import QUICK, compiled, jars
 from support.needs import ROOT, needs
 from support.ports import free_ports
@@ -124,8 +124,7 @@ def test_ledgers_are_read_back_after_kills_of_bookies_and_of_the_ensembles_leade
     auditor has its ledgers copied, so that the death of one more bookie loses none."""
     folder = jars("bookkeeper-4.17.2", PROGRAM)
     java: list[object] = ["java", *QUICK, "-Xmx256M", "-cp", compiled(PROGRAM / "Ledgers.java", folder, tmp_path)]
-    with ensemble(tmp_path) as members:
-        members.until_serving()
+    with serving_ensemble(tmp_path) as members:
         uri = f"zk+hierarchical://{members.addresses.replace(',', ';')}/ledgers"
         bookies = Bookies(java, uri, tmp_path)
         with bookies.run(), restartable([*java, "Ledgers", uri, "write"], tmp_path / "writer") as writer:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.debian import unpacked
-from support.ensemble import HOST, ensemble
+from support.ensemble import HOST, serving_ensemble
 from support.pages import DOCS, blocks
 from support.ports import free_ports
 from support.restartable import Restartable, restartable
@@ -112,7 +112,7 @@ def replicas(directory: Path, addresses: str) -> Iterator[list[Replica]]:
 def test_replicas_have_each_number_once_after_kills_of_both_leaders(tmp_path: Path) -> None:
     """Inserts go on while the ensemble's leader dies; then the replica that leads dies, too, and
     the other one leads, takes numbers, and gives them to the first when that is back."""
-    with ensemble(tmp_path) as members, replicas(tmp_path, members.addresses) as both:
+    with serving_ensemble(tmp_path) as members, replicas(tmp_path, members.addresses) as both:
         for replica in both:
             eventually(lambda replica=replica: replica.run(TABLE) is not None, timeout_s=LIMIT_S, what="the table")
         blocks_sent = iter(range(1000))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.ensemble import ensemble
+from support.ensemble import serving_ensemble
 from support.maven import QUICK, compiled, jars
 from support.needs import ROOT, needs
 from support.ports import free_ports
@@ -26,7 +26,7 @@ def test_a_consumer_asks_those_that_are_registered_after_kills(tmp_path: Path) -
     found, and so is the killed one when it is back. No call fails: each is tried at
     another provider."""
     folder = jars("dubbo-3.3.5", PROGRAM)
-    with ensemble(tmp_path) as members, contextlib.ExitStack() as stack:
+    with serving_ensemble(tmp_path) as members, contextlib.ExitStack() as stack:
         first, *others = members.addresses.split(",")
         registry = f"zookeeper://{first}?backup={','.join(others)}&timeout=30000&session=6000"
         command = ["java", *QUICK, "-Xmx128M", "-cp", compiled(PROGRAM / "Greetings.java", folder, tmp_path)]

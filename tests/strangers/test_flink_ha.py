@@ -10,7 +10,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from support.ensemble import ensemble
+from support.ensemble import serving_ensemble
 from support.maven import QUICK, compiled, jars
 from support.needs import ROOT, needs
 from support.ports import free_ports
@@ -127,7 +127,7 @@ def test_a_job_goes_on_at_another_job_manager_and_writes_each_number_once(tmp_pa
     """First the ensemble's leader dies alone; then the JobManager that leads, and the ensemble's
     leader at the same time."""
     with (
-        ensemble(tmp_path) as members,
+        serving_ensemble(tmp_path) as members,
         members.client() as client,
         running(tmp_path, members.addresses, client) as cluster,
     ):

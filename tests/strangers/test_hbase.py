@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from support.ensemble import HOST, ensemble
+from support.ensemble import HOST, serving_ensemble
 from support.maven import QUICK, compiled, jars
 from support.needs import ROOT, needs
 from support.ports import free_ports
@@ -136,7 +136,7 @@ def test_each_acknowledged_row_is_there_after_kills_of_master_region_server_and_
     java += ["-cp", compiled(PROGRAM / "Rows.java", folder, tmp_path)]
     (tmp_path / "classes" / "log4j.properties").write_text(LOG4J)
     with (
-        ensemble(tmp_path) as members,
+        serving_ensemble(tmp_path) as members,
         members.client() as client,
         running(tmp_path, java, members.addresses, client) as cluster,
     ):

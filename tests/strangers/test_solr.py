@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from support.ensemble import HOST, ensemble
+from support.ensemble import HOST, serving_ensemble
 from support.maven import QUICK, compiled, jars
 from support.needs import ROOT, needs
 from support.ports import free_ports
@@ -165,7 +165,11 @@ def overseer(client: KazooClient) -> str:
 def test_each_replica_has_each_document_after_kills_of_three_leaders(tmp_path: Path) -> None:
     """Documents are added while the ensemble's leader dies; then the leader of the shard dies with
     the ensemble's, and comes back with what it missed."""
-    with ensemble(tmp_path) as members, running(tmp_path, members.addresses) as nodes, members.client() as client:
+    with (
+        serving_ensemble(tmp_path) as members,
+        running(tmp_path, members.addresses) as nodes,
+        members.client() as client,
+    ):
         any_node = next(iter(nodes.values()))
         eventually(
             lambda: (

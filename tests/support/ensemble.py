@@ -130,7 +130,9 @@ class Ensemble:
     def kill_leader(self) -> Member:
         """End the leader's process at once, and wait until another one leads.
 
-        Returns the one that was killed; it can be started again."""
+        All members that run serve before, so that the others are a quorum. Returns the one
+        that was killed; it can be started again."""
+        self.until_serving()
         leader = eventually(self.leader, what="a member leads")
         leader.stop(signal.SIGKILL)
         eventually(lambda: self.leader() is not None, what="another member leads")
@@ -187,3 +189,12 @@ def ensemble(
         for member in members.values():
             with contextlib.suppress(subprocess.TimeoutExpired):
                 member.stop(signal.SIGKILL if not member.is_apache else signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def serving_ensemble(directory: Path, **settings: object) -> Iterator[Ensemble]:
+    """Three servers of ours, from the moment that all serve: systems that start before
+    the ensemble may give up."""
+    with ensemble(directory, **settings) as members:
+        members.until_serving()
+        yield members
