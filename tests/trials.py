@@ -196,10 +196,15 @@ def trials(seeds: str) -> dict[str, Trial]:
             "a stream copies each record once; program and coordinator killed in a transaction",
             ("tests/strangers/test_java_frameworks.py::test_a_killed_stream_of_pekko_copies_each_record_once",),
         ),
-        "camel-vertx": Trial(
-            "Apache Camel and Vert.x copy each record at least once; program, leader and coordinator killed",
+        "camel": Trial(
+            "a route of Apache Camel copies each record at least once; program, leader and coordinator killed",
             ("tests/strangers/test_repeated_copies.py::"
-             "test_a_killed_framework_in_java_copies_each_record_at_least_once",),
+             "test_a_killed_route_of_camel_copies_each_record_at_least_once",),
+        ),
+        "vertx": Trial(
+            "Vert.x's client copies each record at least once; program, leader and coordinator killed",
+            ("tests/strangers/test_repeated_copies.py::"
+             "test_a_killed_client_of_vertx_copies_each_record_at_least_once",),
         ),
         "watermill-bytewax": Trial(
             "Watermill and Bytewax copy each record at least once; program, leader and coordinator killed",
@@ -207,6 +212,11 @@ def trials(seeds: str) -> dict[str, Trial]:
              "test_a_killed_router_of_watermill_copies_each_message_at_least_once",
              "tests/strangers/test_repeated_copies.py::"
              "test_a_killed_dataflow_of_bytewax_copies_each_record_at_least_once"),
+        ),
+        "rskafka": Trial(
+            "rskafka copies each record at least once; program and leader killed",
+            ("tests/strangers/test_repeated_copies.py::"
+             "test_a_killed_program_with_rskafka_copies_each_record_at_least_once",),
         ),
         "celery": Trial(
             "tasks of Celery run at least once; worker, leader and coordinator killed",

@@ -20,7 +20,6 @@ from support.transaction_kills import Program, running
 pytestmark = [pytest.mark.interop, pytest.mark.fault, pytest.mark.timeout(600)]
 
 PROGRAMS = ROOT / "tests" / "other_languages"
-JARS = {"camel": "camel-4.22.0", "vertx": "vertx-kafka-client-5.0.7"}
 
 
 @pytest.fixture(scope="module")
@@ -43,16 +42,32 @@ def is_whole(
     return copy.is_whole_through_kills(run)
 
 
+def java(name: str, folder: str, directory: Path) -> list[object]:
+    """The command that runs a program in Java, with jars in ``folder``."""
+    program = PROGRAMS / "java" / name
+    classpath = compiled(program / "Copier.java", jars(folder, program), directory)
+    return ["java", *QUICK, "-cp", classpath, "Copier"]
+
+
 @pytest.mark.java
 @needs("java", "javac", "mvn")
-@pytest.mark.parametrize("name", ["camel", "vertx"])
-def test_a_killed_framework_in_java_copies_each_record_at_least_once(
-    cluster: ProcessCluster, name: str, tmp_path: Path
-) -> None:
-    """Apache Camel's route and Vert.x's client commit an offset when the copy is acknowledged."""
-    folder = PROGRAMS / "java" / name
-    classpath = compiled(folder / "Copier.java", jars(JARS[name], folder), tmp_path)
-    assert is_whole(cluster, name, ["java", *QUICK, "-cp", classpath, "Copier"], tmp_path)
+def test_a_killed_route_of_camel_copies_each_record_at_least_once(cluster: ProcessCluster, tmp_path: Path) -> None:
+    """Its consumer commits by hand, behind the producer of the route."""
+    assert is_whole(cluster, "camel", java("camel", "camel-4.22.0", tmp_path), tmp_path)
+
+
+@pytest.mark.java
+@needs("java", "javac", "mvn")
+def test_a_killed_client_of_vertx_copies_each_record_at_least_once(cluster: ProcessCluster, tmp_path: Path) -> None:
+    """It reads the next record when the offset of the last one is committed."""
+    assert is_whole(cluster, "vertx", java("vertx", "vertx-kafka-client-5.0.7", tmp_path), tmp_path)
+
+
+def built(command: list[object], folder: Path) -> None:
+    """Compile a program; without a package registry, which has its parts, there is nothing to try."""
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=400, check=False)
+    if done.returncode:
+        pytest.skip(f"{folder.name} is not built: {done.stderr[-300:]}")
 
 
 @needs("go")
@@ -61,13 +76,18 @@ def test_a_killed_router_of_watermill_copies_each_message_at_least_once(
 ) -> None:
     """It acknowledges a message when what its handler made of it is written."""
     binary = tmp_path / "watermill"
-    built = subprocess.run(
-        ["go", "build", "-o", binary, "."],
-        cwd=PROGRAMS / "go" / "watermill", capture_output=True, text=True, timeout=280, check=False,
-    )  # fmt: skip
-    if built.returncode:
-        pytest.skip(f"watermill is not built: {built.stderr[-300:]}")
+    built(["go", "build", "-o", binary, "."], PROGRAMS / "go" / "watermill")
     assert is_whole(cluster, "watermill", [binary], tmp_path)
+
+
+@needs("cargo")
+def test_a_killed_program_with_rskafka_copies_each_record_at_least_once(
+    cluster: ProcessCluster, tmp_path: Path
+) -> None:
+    """The client has no groups: the program goes on behind the last record of the copy."""
+    target = ROOT / "build" / "rskafka"
+    built(["cargo", "build", "--quiet", "--locked", "--target-dir", target], PROGRAMS / "rust" / "rskafka")
+    assert is_whole(cluster, "rskafka", [target / "debug" / "copier"], tmp_path, in_group=False)
 
 
 def test_a_killed_dataflow_of_bytewax_copies_each_record_at_least_once(cluster: ProcessCluster, tmp_path: Path) -> None:

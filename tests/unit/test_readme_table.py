@@ -76,6 +76,9 @@ PROOFS: dict[str, dict[str, dict[str, str]]] = {
             "committed offsets": JAVASCRIPT,
             "administration": JAVASCRIPT,
         },
+        "rskafka 0.6.0 (Rust)": {
+            "program and leader killed, it copies each record at least once": f"{REPEATED_COPIES}::test_a_killed_program_with_rskafka_copies_each_record_at_least_once"
+        },
         "failover: librdkafka, kafka-python, aiokafka, Java's clients": {
             "every broker killed in turn under producers and groups: no record lost or doubled": FAILOVER,
         },
@@ -168,8 +171,11 @@ PROOFS: dict[str, dict[str, dict[str, str]]] = {
         "Pekko Connectors 1.1.0 with transactions": {
             "program and coordinator killed in a transaction, a stream copies each record once": f"{JAVA_FRAMEWORKS}::test_a_killed_stream_of_pekko_copies_each_record_once",
         },
-        "Apache Camel 4.22.0, Vert.x 5.0.7": {
-            "program, leader and coordinator killed, each record is copied at least once": f"{REPEATED_COPIES}::test_a_killed_framework_in_java_copies_each_record_at_least_once",
+        "Apache Camel 4.22.0": {
+            "program, leader and coordinator killed, a route copies each record at least once": f"{REPEATED_COPIES}::test_a_killed_route_of_camel_copies_each_record_at_least_once"
+        },
+        "Vert.x 5.0.7's client for Kafka": {
+            "program, leader and coordinator killed, it copies each record at least once": f"{REPEATED_COPIES}::test_a_killed_client_of_vertx_copies_each_record_at_least_once"
         },
         "Watermill 1.5.1 with watermill-kafka 3.0.6 (Go)": {
             "program, leader and coordinator killed, each message is copied at least once": f"{REPEATED_COPIES}::test_a_killed_router_of_watermill_copies_each_message_at_least_once",
@@ -373,7 +379,9 @@ def test_the_versions_of_software_that_trials_fetch_are_those_that_are_pinned() 
     """In lock files, poms, go.mod, or a test."""
     files = [*(ROOT / "tests" / "other_languages").rglob("*"), *(ROOT / "tests" / "strangers").glob("*.py")]
     pins = "\n".join(
-        file.read_text() for file in files if file.name in ("pom.xml", "go.mod") or file.suffix in (".lock", ".py")
+        file.read_text()
+        for file in files
+        if file.name in ("pom.xml", "go.mod", "Cargo.toml") or file.suffix in (".lock", ".py")
     )
     for line in lines():
         if line.run_by != "CI":
