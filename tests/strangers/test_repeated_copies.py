@@ -64,7 +64,7 @@ def test_a_killed_client_of_vertx_copies_each_record_at_least_once(cluster: Proc
 
 
 def built(command: list[object], folder: Path) -> None:
-    """Compile a program; without a package registry, which has its parts, there is nothing to try."""
+    """Compile a program with what it fetches; without a registry there is nothing to try."""
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=400, check=False)
     if done.returncode:
         pytest.skip(f"{folder.name} is not built: {done.stderr[-300:]}")

@@ -37,6 +37,10 @@ JAVA_FRAMEWORKS = "strangers/test_java_frameworks.py"
 CONNECT = "strangers/test_connect.py"
 PYTHON_SYSTEMS = "strangers/test_python_systems.py"
 REPEATED_COPIES = "strangers/test_repeated_copies.py"
+PATRONI = "interop/test_patroni.py::test_patroni_switches_and_fails_over_without_a_lost_row_or_a_second_primary"
+DUBBO = "strangers/test_dubbo.py::test_a_consumer_asks_those_that_are_registered_after_kills"
+KASKADE = "strangers/test_kaskade.py"
+PROMETHEUS = "interop/test_prometheus_scrapes.py::test_a_killed_broker_raises_alarms_until_it_is_back"
 
 PROOFS: dict[str, dict[str, dict[str, str]]] = {
     "Clients": {
@@ -155,6 +159,14 @@ PROOFS: dict[str, dict[str, dict[str, str]]] = {
         "Kafka Streams with exactly_once_v2 (3.9.1 and 4.4.0)": {
             "Streams that are killed count each record once": "interop/test_transactions_streams.py::test_streams_that_are_killed_count_each_record_once",
         },
+        "Kafka Streams 3.9.1: joins, windows, queries, standbys": {
+            "joins, windows, sessions and queries are exact through kills of an instance and a coordinator, and a standby takes over": (
+                "interop/test_streams_shop.py::test_results_are_exact_through_kills_and_a_standby_takes_over"
+            ),
+            "internal topics are set up and purged as it asks": (
+                "interop/test_streams_shop.py::test_internal_topics_are_set_up_and_purged_as_streams_asks"
+            ),
+        },
         "Spring Kafka 4.1.2 with transactions of version 1 and 2": {
             "program and coordinator killed in a transaction, a listener copies each record once": (
                 f"{JAVA_FRAMEWORKS}::test_a_killed_listener_of_spring_copies_each_record_once"
@@ -193,6 +205,17 @@ PROOFS: dict[str, dict[str, dict[str, str]]] = {
                 f"{CONNECT}::test_a_killed_source_writes_each_line_once_and_a_sink_gets_what_is_committed"
             ),
         },
+        "Kafka Connect 3.9.1, two workers, with Debezium's PostgreSQL source and JDBC sink 3.5.0": {
+            "a worker and the leaders of its topics killed: each row once, each line of a file once": (
+                "interop/test_connect_workers.py::test_killed_worker_and_leaders_of_connects_topics_cost_no_row_and_no_line"
+            ),
+            "connectors stop and go on where their offsets say": (
+                "interop/test_connect_workers.py::test_connector_stops_and_goes_on_where_its_offsets_say"
+            ),
+            "its topics are compacted": (
+                "interop/test_connect_workers.py::test_connects_topics_are_made_as_it_asks_and_compacted"
+            ),
+        },
         "Debezium 3.6.1 (PostgreSQL) in Connect with exactly-once support": {
             "worker and coordinator killed in a transaction, it writes each row once": (
                 f"{CONNECT}::test_a_killed_debezium_writes_each_row_once"
@@ -219,7 +242,12 @@ PROOFS: dict[str, dict[str, dict[str, str]]] = {
             "daemon and leader killed, each line of a file is sent at least once": "strangers/test_syslog_ng.py::test_a_killed_syslog_ng_sends_each_line_at_least_once_while_the_leader_is_killed",
         },
         "MirrorMaker 2 with exactly-once support (3.9.1)": {
-            "MirrorMaker 2 that is killed copies each record once": "interop/test_transactions_connect.py::test_mirror_maker_2_that_is_killed_copies_each_record_once",
+            "MirrorMaker 2 and the brokers of both sides killed, it copies each record once": (
+                "interop/test_transactions_connect.py::test_mirror_maker_2_that_is_killed_copies_each_record_once"
+            ),
+            "the topic's settings, the group's offsets and heartbeats come over": (
+                "interop/test_transactions_connect.py::test_mirror_maker_2_that_is_killed_copies_each_record_once"
+            ),
         },
         "Apache Kafka 3.9.1 and 4.3.0 as the other side of a mirror": {
             "records, partitions and group offsets in both directions, while the mirrors and the brokers of both are killed": (
@@ -247,6 +275,39 @@ PROOFS: dict[str, dict[str, dict[str, str]]] = {
         "Apache Kafka 3.9.1 on our coordination": {
             "runs on our coordination server": f"{ZOOKEEPER_FILES}::test_apache_kafka_runs_and_outlives_a_killed_server",
             "keeps its brokers while the leader of our ensemble is killed": f"{ENSEMBLE_CLIENTS}::test_apache_kafka_keeps_its_brokers_and_records_while_the_leader_is_killed",
+        },
+        "Patroni 4.1.5 with PostgreSQL 15": {
+            "one primary at a time through a switchover and kills of primary and ensemble's leader": PATRONI,
+            "no acknowledged row lost": PATRONI,
+        },
+        "ClickHouse 18.16.1 with replicated tables": {
+            "leading replica and ensemble's leader killed, each number is in both replicas once": (
+                "strangers/test_clickhouse.py::test_replicas_have_each_number_once_after_kills_of_both_leaders"
+            ),
+        },
+        "Apache BookKeeper 4.17.2 with auto-recovery": {
+            "two of three bookies, the auditor's among them, and ensemble's leader killed, each acknowledged ledger is read back": (
+                "strangers/test_bookkeeper.py::test_ledgers_are_read_back_after_kills_of_bookies_and_of_the_ensembles_leader"
+            ),
+        },
+        "Apache Solr 9.10.1 (SolrCloud)": {
+            "shard's leader and ensemble's leader killed, each acknowledged document is in every replica": (
+                "strangers/test_solr.py::test_each_replica_has_each_document_after_kills_of_three_leaders"
+            ),
+        },
+        "Apache Flink 2.2.1 with high availability": {
+            "leading JobManager and ensemble's leader killed, a job writes each number once": (
+                "strangers/test_flink_ha.py::test_a_job_goes_on_at_another_job_manager_and_writes_each_number_once"
+            ),
+        },
+        "Apache HBase 2.6.3": {
+            "active master, a region server and ensemble's leader killed, each acknowledged row is there": (
+                "strangers/test_hbase.py::test_each_acknowledged_row_is_there_after_kills_of_master_region_server_and_ensembles_leader"
+            ),
+        },
+        "Apache Dubbo 3.3.5's registry": {
+            "a provider and ensemble's leader killed, a consumer asks those that are registered": DUBBO,
+            "no call fails": DUBBO,
         },
         "Apache ZooKeeper's server and formatters": {
             "read our transaction logs and snapshots": f"{ZOOKEEPER_FILES}::test_apaches_tools_read_our_log_and_snapshot",
@@ -288,6 +349,14 @@ PROOFS: dict[str, dict[str, dict[str, str]]] = {
                 "interop/test_replication_reads.py::test_apaches_replica_verification_finds_equal_replicas_and_a_corrupt_one"
             ),
         },
+        "kaskade 5.1.0": {
+            "its admin mode shows topics, partitions and groups": f"{KASKADE}::test_its_admin_mode_shows_topics_partitions_and_groups",
+            "its consumer mode shows records, and Avro by our registry": f"{KASKADE}::test_its_consumer_mode_shows_records",
+        },
+        "Prometheus (Debian)": {
+            "it scrapes the brokers and evaluates all our rules": PROMETHEUS,
+            "a killed broker raises alarms until it is back": PROMETHEUS,
+        },
         "Apache's zkCli": {
             "nodes and quotas": f"{ZOOKEEPER_FILES}::test_zkcli_works",
             "a session while the leader of an ensemble is killed": (
@@ -304,6 +373,10 @@ PROOFS: dict[str, dict[str, dict[str, str]]] = {
         },
     },
 }
+
+
+CONFTEST = (ROOT / "tests" / "conftest.py").read_text()
+NOT_IN_CI = re.findall(r'"(\w+/\w+\.py)"', CONFTEST[CONFTEST.index("collect_ignore") :].split("\n)")[0])
 
 
 @dataclass(frozen=True)
@@ -373,6 +446,7 @@ def test_the_tests_of_a_line_are_run_by_what_its_last_column_names(line: Line) -
             assert {f"tests/{module}", f"tests/{test}"} & {*trials("1-1")[trial[1]].tests}
         else:
             assert f"tests/{module.split('/')[0]}" in recipe
+            assert module not in NOT_IN_CI
 
 
 def test_the_versions_of_software_that_trials_fetch_are_those_that_are_pinned() -> None:
