@@ -261,8 +261,9 @@ WITHOUT_RIGHTS = frozenset(
     )
 )
 """Commands that ask brokers for nothing."""
-_ELSEWHERE = frozenset(("mirror-maker", "pipeline", "registry", "rest"))
-"""Commands that run for long: what they run is in another table, or recorded elsewhere."""
+_ELSEWHERE = frozenset(("doctor", "mirror-maker", "pipeline", "registry", "rest"))
+"""Commands that run for long: what they run is in another table, or recorded elsewhere. The doctor
+needs no right, and names those that it lacks (tests/interop/test_doctor_rights.py)."""
 
 
 def commands_in_tables() -> set[str]:

@@ -12,7 +12,7 @@ from barnabas.doctor.evidence.cluster import BrokersPart, TopicsPart
 from barnabas.doctor.evidence.configs import BrokerConfigsPart, setting_number
 from barnabas.doctor.finding import Danger, Finding, MendingCommand, NotApplicableError
 from barnabas.doctor.placement import BrokerLoad, with_replicas
-from barnabas.doctor.rules.mending import move_replicas
+from barnabas.doctor.rules.mending import PLAN_FILE, run_plan
 from barnabas.doctor.rules.registration import rule
 from barnabas.doctor.rules.single_broker import require_brokers
 from barnabas.doctor.words import brokers_named, counted, some
@@ -121,8 +121,8 @@ def broker_away(topics: TopicsPart, brokers: BrokersPart) -> Iterator[Finding]:
         ),
         (
             f"Start {brokers_named(numbers)} again. If one will not come back, move its replicas to others:",
-            MendingCommand.of("doctor", "--only", "broker-away", "--plan", "plan.json"),
-            MendingCommand.of("reassign-partitions", "--reassignment-json-file", "plan.json", "--execute"),
+            MendingCommand.of("doctor", "--only", "broker-away", "--plan", PLAN_FILE),
+            MendingCommand.of("reassign-partitions", "--reassignment-json-file", PLAN_FILE, "--execute"),
         ),
         moves=_replaced(topics, brokers),
     )
@@ -187,7 +187,7 @@ def internal_topic_factor(topics: TopicsPart, brokers: BrokersPart) -> Iterator[
         f"{some(names)} {'keeps' if len(names) == 1 else 'keep'} each record on one broker only: with it groups lose "
         "their offsets, or transactions their state, and meanwhile they stand still.",
         tuple(f"{each}: replicas {replicas}" for each, replicas in list(found.items())[:_SHOWN]),
-        move_replicas("internal-topic-factor"),
+        run_plan("internal-topic-factor"),
         moves=with_replicas(load, found, _WANTED_FACTOR),
     )
 

@@ -16,7 +16,7 @@ from barnabas.doctor.evidence.part import Absent
 from barnabas.doctor.evidence.storage import EarlierStoragePart, LogDirsPart, ReassignmentsPart
 from barnabas.doctor.finding import Danger, Finding, MendingCommand
 from barnabas.doctor.placement import BrokerLoad, is_skewed, level_leaders, level_replicas, spread_over_racks
-from barnabas.doctor.rules.mending import move_replicas, reset_topics
+from barnabas.doctor.rules.mending import PLAN_FILE, reset_topics, run_plan
 from barnabas.doctor.rules.registration import rule
 from barnabas.doctor.rules.single_broker import require_brokers
 from barnabas.doctor.words import brokers_named, counted, some
@@ -116,7 +116,7 @@ def skewed_leaders(topics: TopicsPart, brokers: BrokersPart) -> Iterator[Finding
         f"Leaders are skewed: {_share(counts, 'leads')}.",
         (f"{len(preferred)} partitions, {mean:.1f} for each broker on average",),
         (
-            *move_replicas("skewed-leaders"),
+            *run_plan("skewed-leaders"),
             MendingCommand.of("leader-election", "--election-type", "preferred", "--all-topic-partitions"),
         ),
         moves=moves,
@@ -139,7 +139,7 @@ def skewed_replicas(topics: TopicsPart, brokers: BrokersPart) -> Iterator[Findin
         tuple(f"broker {broker_id}" for broker_id in skewed),
         f"Replicas are skewed: {_share(counts, 'keeps')}.",
         (f"{sum(counts.values())} replicas, {mean:.1f} for each broker on average",),
-        move_replicas("skewed-replicas"),
+        run_plan("skewed-replicas"),
         moves=moves,
     )
 
@@ -168,7 +168,7 @@ def racks_ignored(topics: TopicsPart, brokers: BrokersPart) -> Iterator[Finding]
             f"{each}: {', '.join(f'broker {replica} in rack {racks[replica]}' for replica in replicas)}"
             for each, replicas in list(found.items())[:_SHOWN]
         ),
-        move_replicas("racks-ignored"),
+        run_plan("racks-ignored"),
         moves=spread_over_racks(load, found),
     )
 
@@ -215,8 +215,8 @@ def reassignment_stands_still(
         tuple(f"{each}: {why}" for each, why in list(found.items())[:_SHOWN]),
         (
             "Start the brokers to which replicas move; or raise the throttle; or cancel the moves:",
-            MendingCommand.of("doctor", "--only", "reassignment-stands-still", "--plan", "plan.json"),
-            MendingCommand.of("reassign-partitions", "--reassignment-json-file", "plan.json", "--cancel"),
+            MendingCommand.of("doctor", "--only", "reassignment-stands-still", "--plan", PLAN_FILE),
+            MendingCommand.of("reassign-partitions", "--reassignment-json-file", PLAN_FILE, "--cancel"),
         ),
         moves={each: tuple(reassignments.moves[each].replicas) for each in found},
     )

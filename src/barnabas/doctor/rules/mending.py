@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from barnabas.doctor.finding import MendingCommand
 
-__all__ = ["PLAN_FILE", "change_topics", "move_replicas", "reset_topics"]
+__all__ = ["PLAN_FILE", "change_topics", "reset_topics", "run_plan"]
 
 PLAN_FILE = "plan.json"
 _SHOWN = 3
@@ -30,7 +30,7 @@ def _each_topic(changes: Mapping[str, str], option: str) -> Iterator[MendingComm
         yield f"Likewise for {len(changes) - _SHOWN} more; --output json names them."
 
 
-def move_replicas(rule: str) -> tuple[MendingCommand | str, ...]:
+def run_plan(rule: str) -> tuple[MendingCommand | str, ...]:
     """Write the plan of a rule's moves, and run it."""
     return (
         MendingCommand.of("doctor", "--only", rule, "--plan", PLAN_FILE),

@@ -11,7 +11,7 @@ from barnabas.doctor.evidence.cluster import BrokersPart, TopicsPart
 from barnabas.doctor.evidence.configs import TopicConfigsPart, setting_number
 from barnabas.doctor.finding import Danger, Finding, MendingCommand
 from barnabas.doctor.placement import BrokerLoad, with_replicas
-from barnabas.doctor.rules.mending import change_topics, move_replicas
+from barnabas.doctor.rules.mending import change_topics, run_plan
 from barnabas.doctor.rules.registration import rule
 from barnabas.doctor.rules.single_broker import require_brokers
 from barnabas.doctor.words import brokers_named, counted, some
@@ -132,7 +132,7 @@ def replication_factor_1(topics: TopicsPart, brokers: BrokersPart) -> Iterator[F
         f"{counted(len(names), 'topic keeps', 'topics keep')} each record on one broker only, and "
         f"{'loses' if len(names) == 1 else 'lose'} it with that broker's disk: {some(names)}.",
         tuple(f"{each}: replicas {replicas}" for each, replicas in list(found.items())[:_SHOWN]),
-        move_replicas("replication-factor-1"),
+        run_plan("replication-factor-1"),
         moves=with_replicas(load, found, _WANTED_FACTOR),
     )
 
