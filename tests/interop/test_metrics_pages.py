@@ -1,8 +1,10 @@
 """The metrics pages of running servers: whatever a dashboard or a rule reads is there, with its
 labels, and a mirror's figures are what it did."""
 
+import asyncio
 import contextlib
 import re
+import urllib.request
 from collections.abc import Iterator, Mapping
 
 import pytest
@@ -19,6 +21,8 @@ from barnabas.mirror.metric_names import MirrorMetrics
 from barnabas.mirror.replication_policy import ReplicationPolicy
 from barnabas.mirror.settings import LinkSettings
 from barnabas.pipelines.dashboard.charts import run_metrics_text
+from barnabas.registry.server import RegistryServer
+from barnabas.rest.server import RestServer
 from barnabas.testing import Cluster, ProcessCluster
 from support.ensemble import ensemble
 from support.metrics import Metrics, read_metrics
@@ -111,6 +115,44 @@ def client_pages(servers: str) -> dict[str, Metrics]:
         return found
 
 
+def web_pages(servers: str) -> dict[str, Metrics]:
+    """Those of a schema registry and of a REST proxy that have answered a request."""
+    registry_port, rest_port = free_ports(2)
+
+    async def serve() -> dict[str, Metrics]:
+        registry = RegistryServer(
+            {
+                "kafkastore.bootstrap.servers": servers,
+                "listeners": "http://127.0.0.1:0",
+                "metrics.http.address": f"127.0.0.1:{registry_port}",
+            },
+            lambda _: {},
+        )
+        rest = RestServer(
+            {
+                "bootstrap.servers": servers,
+                "listeners": "http://127.0.0.1:0",
+                "metrics.http.address": f"127.0.0.1:{rest_port}",
+            },
+            lambda _: {},
+        )
+        await registry.start()
+        await rest.start()
+        try:
+            return await asyncio.to_thread(ask, registry.url, f"http://127.0.0.1:{rest.listeners[0].port}")
+        finally:
+            await rest.close()
+            await registry.close()
+
+    def ask(registry_url: str, rest_url: str) -> dict[str, Metrics]:
+        for url in (f"{registry_url}/subjects", f"{rest_url}/topics"):
+            with urllib.request.urlopen(url, timeout=60) as answer:
+                answer.read()
+        return {"schema registry": read_metrics(registry_port), "REST proxy": read_metrics(rest_port)}
+
+    return asyncio.run(serve())
+
+
 def send(servers: str, topic: str, count: int) -> None:
     with Producer({"bootstrap.servers": servers}) as producer:
         for number in range(count):
@@ -158,6 +200,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Met
             found = re.findall(r"Serving HTTP on port (\d+) \(metricsProvider", leader.log())
             yield {
                 **client_pages(servers),
+                **web_pages(servers),
                 "broker": read_metrics(broker_port),
                 "coordination server": read_metrics(int(found[-1])),
                 "mirror": read_metrics(port_of(maker)),
@@ -231,6 +274,16 @@ def test_a_page_has_the_kinds_and_labels_that_the_list_says(pages: Mapping[str, 
             assert kind == metric.kind, metric
             assert all(labels <= {*metric.labels, "quantile", "le"} for labels in samples), metric
         assert len(missing) <= len(server.metrics) // 4, (server.name, missing)
+
+
+def test_a_registry_and_a_proxy_count_their_answers(pages: Mapping[str, Metrics]) -> None:
+    """By method and status; the registry says that it leads."""
+    for name in ("schema registry", "REST proxy"):
+        assert pages[name].get("barnabas_http_requests_total", method="GET", code="200") == 1
+        assert pages[name].get("barnabas_http_request_seconds_count", method="GET") == 1
+        assert pages[name].get("barnabas_http_request_seconds_bucket", method="GET", le="+Inf") == 1
+    assert pages["schema registry"]["kafka_schema_registry_master_slave_role"] == 1
+    assert pages["schema registry"]["kafka_schema_registry_registered_count"] == 0
 
 
 def test_a_mirror_counts_what_it_copies_and_what_the_target_lacks(pages: Mapping[str, Metrics]) -> None:

@@ -10,6 +10,7 @@ from barnabas.coordination.core.metric_table import CoordinationMetrics
 from barnabas.metrics.catalog import TARGET_UP, lag_metric
 from barnabas.mirror.metric_names import MirrorMetrics
 from barnabas.net.process_metrics import ProcessMetrics
+from barnabas.net.web_figures import WebMetrics
 from barnabas.pipelines.progress.metric_names import FlowMetrics
 
 __all__ = ["CASES", "AlertCase"]
@@ -131,6 +132,10 @@ CASES = {
     ),
     "BarnabasMirrorErrors": _grows(MirrorMetrics.ERRORS, _WHAT, 1),
     "BarnabasMirrorDrops": _grows(MirrorMetrics.DROPPED, _TOPIC, 1),
+    "BarnabasRegistryWithoutLeader": AlertCase(
+        {f'{WebMetrics.LEADS}{{instance="a"}}': "0x90", f'{WebMetrics.LEADS}{{instance="b"}}': "0x90"},
+        {f'{WebMetrics.LEADS}{{instance="a"}}': "0x90", f'{WebMetrics.LEADS}{{instance="b"}}': "1x90"},
+    ),
     "BarnabasFlowFailed": _above_zero(FlowMetrics.FAILED, _FLOW),
     "BarnabasFlowStandsStill": AlertCase(
         {f"{FlowMetrics.RUNNING}{_FLOW}": "1x90", f"{FlowMetrics.LAST_SUCCESS}{_FLOW}": "600x90"},

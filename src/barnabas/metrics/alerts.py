@@ -14,6 +14,7 @@ from barnabas.coordination.core.metric_table import CoordinationMetrics
 from barnabas.metrics.catalog import TARGET_UP, lag_metric
 from barnabas.mirror.metric_names import MirrorMetrics
 from barnabas.net.process_metrics import ProcessMetrics
+from barnabas.net.web_figures import WebMetrics
 from barnabas.pipelines.progress.metric_names import FlowMetrics
 
 __all__ = ["ALERTS", "Alert", "AlertGroup"]
@@ -323,6 +324,20 @@ ALERTS = (
                 "Records of {{ $labels.topic }} are not mirrored to {{ $labels.target }}",
                 "The target does not take them, and abort.on.send.failure is false. The log of the mirror says which.",
                 "barnabas configs --describe --entity-type topics --entity-name TOPIC",
+            ),
+        ),
+    ),
+    AlertGroup(
+        "barnabas-registry",
+        (
+            Alert(
+                "BarnabasRegistryWithoutLeader",
+                f"sum({WebMetrics.LEADS}) < 1",
+                "2m",
+                "critical",
+                "No schema registry takes new schemas",
+                "Those that run answer from memory, and none of them leads: they do not reach the brokers, or none may lead.",
+                "barnabas groups list",
             ),
         ),
     ),

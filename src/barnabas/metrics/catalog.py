@@ -17,6 +17,7 @@ from barnabas.coordination.core.metric_table import CoordinationMetrics
 from barnabas.lag.metric_names import FAMILIES, MetricFamily, NamesOf
 from barnabas.mirror.metric_names import MirrorMetrics
 from barnabas.net.process_metrics import ProcessMetrics
+from barnabas.net.web_figures import WebMetrics
 from barnabas.pipelines.progress.metric_names import FlowMetrics
 
 __all__ = ["SERVERS", "TARGET_UP", "MonitoredServer", "known_metrics", "lag_metric"]
@@ -70,6 +71,18 @@ SERVERS = (
         metrics_in(MirrorMetrics),
     ),
     MonitoredServer("lag exporter", "barnabas-lag", "--metrics-address of lag", tuple(map(_of_family, FAMILIES))),
+    MonitoredServer(
+        "schema registry",
+        "barnabas-registry",
+        "metrics.http.address of schema-registry.properties",
+        metrics_in(WebMetrics),
+    ),
+    MonitoredServer(
+        "REST proxy",
+        "barnabas-rest",
+        "metrics.http.address of kafka-rest.properties",
+        (WebMetrics.REQUESTS, WebMetrics.REQUEST_TIME),
+    ),
     MonitoredServer(
         "producer", "barnabas-client", "metrics.http.address of its properties", _of_client(PRODUCER_METRICS)
     ),

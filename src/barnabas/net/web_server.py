@@ -9,18 +9,27 @@ In Confluent's servers: `ApplicationServer` of ``rest-utils``, on Jetty.
 import asyncio
 import socket
 import ssl
+import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from aiohttp import web
 
+from barnabas.base.errors import BarnabasError
+from barnabas.net.http import HttpResponse
+from barnabas.net.http_server import HttpServer, metrics_handler
 from barnabas.net.listeners import close_server
+from barnabas.net.machine import process_figures
+from barnabas.net.metrics_address import METRICS_ADDRESS, parse_metrics_address
+from barnabas.net.prometheus import encode_metrics, figure_lines
 from barnabas.net.web_access import WebListener
 from barnabas.net.web_connections import LimitedConnection, WebConnections
+from barnabas.net.web_figures import WebFigures
 
 __all__ = ["WebServer"]
 
 _BACKLOG = 1024
 _SHUTDOWN_S = 5.0
+_METRICS_STEP_S = 10.0
 
 
 class WebServer:
@@ -31,7 +40,10 @@ class WebServer:
 
     def __init__(self, application: web.Application, most_connections: int, idle_s: float) -> None:
         self.connections = WebConnections(most_connections, idle_s)
+        self._figures = WebFigures()
+        self._metrics: HttpServer | None = None
         application.middlewares.insert(0, _marks_as_served)
+        application.middlewares.insert(0, self._counts)
         # The connection's own limit is the shorter one, and begins before the first request.
         self._runner = web.AppRunner(
             application,
@@ -71,8 +83,50 @@ class WebServer:
             self._servers.append(server)
             del self._bound[0]
 
+    async def open_metrics(self, address: str, more: Callable[[], list[str]] = list) -> None:
+        """Show Prometheus what was answered, at metrics.http.address; nowhere if that is empty.
+
+        ``more`` gives other lines. Raises `BarnabasError`."""
+        if not address:
+            return
+        host, port = parse_metrics_address(address)
+
+        async def page() -> HttpResponse:
+            return encode_metrics([*self._figures.lines(), *more(), *figure_lines(process_figures())])
+
+        self._metrics = HttpServer(metrics_handler(page, _METRICS_STEP_S), _METRICS_STEP_S)
+        try:
+            await self._metrics.open(host, port, METRICS_ADDRESS)
+        except OSError as error:
+            self._metrics = None
+            raise BarnabasError(
+                f"{METRICS_ADDRESS}: {address} cannot be opened: {error.strerror or error}; choose another address"
+            ) from None
+
+    @property
+    def metrics_port(self) -> int | None:
+        """The port of the metrics page; None without one."""
+        return None if self._metrics is None else self._metrics.port
+
+    @web.middleware
+    async def _counts(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        began_s, status = time.monotonic(), 499  # the client went away, as nginx says it
+        try:
+            answer = await handler(request)
+            status = answer.status
+            return answer
+        except web.HTTPException as error:
+            status = error.status
+            raise
+        finally:
+            self._figures.answered(request.method, status, time.monotonic() - began_s)
+
     async def close(self) -> None:
         """Answer what is under way, and end."""
+        if self._metrics is not None:
+            await self._metrics.close()
         while self._bound:
             self._bound.pop()[1].close()
         while self._servers:

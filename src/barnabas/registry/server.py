@@ -14,6 +14,7 @@ from typing import Self
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.settings import Values
+from barnabas.net.metrics_address import METRICS_ADDRESS
 from barnabas.net.ssl_contexts import SslSettings, client_context
 from barnabas.net.web_access import web_tls
 from barnabas.registry.core.registry import Registry
@@ -103,6 +104,7 @@ class RegistryServer:
             self.identity = self._identity()
             await store.start()
             await store.join(self.identity)
+            await http.open_metrics(settings.values[METRICS_ADDRESS])
             await http.listen(self._tls)
         except BaseException:
             await self.close()

@@ -37,6 +37,9 @@ def _level(value: str) -> str | None:
 
 _OWN = (
     Setting("listeners", Kind.LIST, "http://0.0.0.0:8081", "Where requests come: http://HOST:PORT,https://HOST:PORT"),
+    Setting(
+        "metrics.http.address", Kind.STRING, "", "Where Prometheus gets the metrics, HOST:PORT; by default nowhere"
+    ),
     Setting("host.name", Kind.STRING, "", "The host at which the other instances reach this one"),
     Setting("host.port", Kind.INT, "0", "The port at which they reach it; 0: the listener's", at_least(0)),
     Setting(

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from barnabas.client.consumer.consumer import Consumer
 from barnabas.client.producer.producer import Producer
+from barnabas.net.metrics_address import METRICS_ADDRESS
 from barnabas.net.web_access import WebListener, read_web_access, web_tls
 from barnabas.net.web_server import WebServer
 from barnabas.rest.backends import Backends
@@ -68,6 +69,7 @@ class RestServer:
         )
         try:
             ports = server.bind(self.settings.listeners)
+            await server.open_metrics(self.settings[METRICS_ADDRESS])
             await server.listen(self._tls)
         except BaseException:
             await self.close()

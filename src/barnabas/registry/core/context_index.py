@@ -55,6 +55,10 @@ class ContextIndex:
         """The ids of a schema, lowest first: several only after an import."""
         return sorted(self._ids.get(digest, ()))
 
+    def __len__(self) -> int:
+        """How many ids stand for a schema."""
+        return len(self._holders)
+
     @property
     def is_empty(self) -> bool:
         """Whether no version is in the context."""

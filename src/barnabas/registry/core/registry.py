@@ -60,6 +60,11 @@ class Registry:
         return self._parts.long_work
 
     @property
+    def schema_count(self) -> int:
+        """See `RegistryState.schema_count`."""
+        return self._state.schema_count
+
+    @property
     def skipped_records(self) -> int:
         """How many records were skipped so far."""
         return self._state.skipped_records

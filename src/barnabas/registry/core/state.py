@@ -92,6 +92,11 @@ class RegistryState:
 
     # Schemas
 
+    @property
+    def schema_count(self) -> int:
+        """The schemas of all contexts that have an id."""
+        return sum(map(len, self._contexts.values()))
+
     def versions(self, subject: str) -> dict[int, StoredSchema]:
         """The versions of a subject by number, in no order. Not to be changed."""
         return self._subjects.get(subject, {})

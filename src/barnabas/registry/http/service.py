@@ -18,7 +18,9 @@ from typing import Protocol
 from aiohttp import web
 
 from barnabas import __version__
+from barnabas.net.prometheus import lines_of
 from barnabas.net.web_access import UnauthorizedError, WebAccess, WebListener
+from barnabas.net.web_figures import WebMetrics
 from barnabas.net.web_server import WebServer
 from barnabas.registry.core.decisions import Answer, Decision
 from barnabas.registry.errors import ErrorCode, RegistryError
@@ -89,6 +91,21 @@ class HttpService:
     async def listen(self, tls: ssl.SSLContext | None) -> None:
         """Answer requests."""
         await self._server.listen(tls)
+
+    async def open_metrics(self, address: str) -> None:
+        """Show metrics to Prometheus. Raises `BarnabasError`."""
+        await self._server.open_metrics(address, self._own_metrics)
+
+    @property
+    def metrics_port(self) -> int | None:
+        """The port of the metrics page; None without one."""
+        return self._server.metrics_port
+
+    def _own_metrics(self) -> list[str]:
+        return [
+            *lines_of(WebMetrics.SCHEMAS, [("", self._store.registry.schema_count)]),
+            *lines_of(WebMetrics.LEADS, [("", int(self._store.leads))]),
+        ]
 
     async def close(self) -> None:
         """Answer what is under way, and end."""

@@ -25,6 +25,9 @@ REST_SETTINGS = Definitions(
         Setting("bootstrap.servers", Kind.LIST, None, "The brokers, HOST:PORT,...", required=True),
         Setting("listeners", Kind.LIST, "http://0.0.0.0:8082", "Where to listen: http://HOST:PORT,https://HOST:PORT"),
         Setting("advertised.listeners", Kind.LIST, "", "The addresses in answers; by default what a request names"),
+        Setting(
+            "metrics.http.address", Kind.STRING, "", "Where Prometheus gets the metrics, HOST:PORT; by default nowhere"
+        ),
         Setting("id", Kind.STRING, "", "A part of the names that consumer instances get"),
         Setting("schema.registry.url", Kind.STRING, "", "The schema registry of AVRO, JSONSCHEMA and PROTOBUF"),
         Setting("api.v2.enable", Kind.BOOLEAN, "true", "Whether version 2 is served"),
