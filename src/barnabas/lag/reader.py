@@ -18,7 +18,9 @@ from barnabas.client.admin.many_groups import (
     CommittedOffsets,
     describe_classic_groups,
     describe_consumer_groups,
+    describe_share_groups,
     offsets_of_groups,
+    offsets_of_share_groups,
 )
 from barnabas.client.admin.next_records import next_records_in_part
 from barnabas.client.admin.offsets import MAX_TIMESTAMP, FoundOffset, bounds_in_part, offsets_in_part
@@ -150,12 +152,20 @@ def _ask_coordinator(
     """The groups of one broker, and those that it no longer has."""
     names = [group.group_id for group in listed]
     described = _described(connection, broker_id, listed)
-    offsets = offsets_of_groups(connection, broker_id, names)
+    shared = [group.group_id for group in listed if _kind(group) is GroupKind.SHARE]
+    offsets = offsets_of_groups(connection, broker_id, [name for name in names if name not in set(shared)])
+    lags: dict[str, dict[TopicPartition, int]] = {}
+    for name, found in offsets_of_share_groups(connection, broker_id, shared).items() if shared else ():
+        if isinstance(found, RefusedError):
+            offsets[name] = found
+        else:
+            offsets[name] = {partition: each.start_offset for partition, each in found.items()}
+            lags[name] = {partition: each.lag for partition, each in found.items() if each.lag is not None}
     groups: dict[str, GroupSample] = {}
     moved = []
     for group in listed:
         name = group.group_id
-        groups[name] = _group(group, offsets[name], described.get(name))
+        groups[name] = _group(group, offsets[name], described.get(name), lags.get(name, {}))
         errors = (offsets[name], described.get(name))
         if any(isinstance(error, RefusedError) and error.code in ROUTING_ERRORS for error in errors):
             moved.append(name)
@@ -173,15 +183,23 @@ def _described(
         for group in listed
         if group.type.lower() in ("", "classic") and not (group.state == "Empty" and group.protocol_type)
     ]
+    shared = [group.group_id for group in listed if _kind(group) is GroupKind.SHARE and group.state != "Empty"]
     found: dict[str, GroupDescription | RefusedError] = {}
-    for names, describe in ((classic, describe_classic_groups), (new, describe_consumer_groups)):
+    for names, describe in (
+        (classic, describe_classic_groups),
+        (new, describe_consumer_groups),
+        (shared, describe_share_groups),
+    ):
         if names:
             found |= describe(connection, broker_id, names)
     return found
 
 
 def _group(
-    listing: GroupListing, offsets: CommittedOffsets | RefusedError, described: GroupDescription | RefusedError | None
+    listing: GroupListing,
+    offsets: CommittedOffsets | RefusedError,
+    described: GroupDescription | RefusedError | None,
+    lags: Mapping[TopicPartition, int],
 ) -> GroupSample:
     if isinstance(offsets, RefusedError):
         return _without(listing, str(offsets))
@@ -193,7 +211,7 @@ def _group(
         members = 0
     if state == "Dead" and not offsets:
         return _without(listing, "there is no such group")
-    return GroupSample(listing.group_id, _kind(listing), listing.protocol_type, state, members, offsets, owners)
+    return GroupSample(listing.group_id, _kind(listing), listing.protocol_type, state, members, offsets, owners, lags)
 
 
 def _without(listing: GroupListing, problem: str) -> GroupSample:

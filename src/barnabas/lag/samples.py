@@ -32,6 +32,9 @@ class GroupSample:
     committed: Mapping[TopicPartition, int]
     owners: Mapping[TopicPartition, str] = field(default_factory=dict)
     """The client id of the member that has a partition."""
+    lags: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Of a share group: its lag as the broker counts it, which knows the records that are
+    acknowledged before others."""
     problem: str = ""
     """Why its offsets are not known."""
 

@@ -256,7 +256,7 @@ class LagTracker:
                 topic, number, committed, begin, end, None, None, None, TimeSource.UNKNOWN, None,
                 *_NOT_WITHOUT_OFFSET, LagState.UNKNOWN, owner, problem,
             )  # fmt: skip
-        lag = end - committed
+        lag = group.lags.get(partition, end - committed)
         problem = "" if committed >= begin else f"records {committed} to {begin - 1} are gone unread"
         only_markers = lag > 0 and self._is_only_markers(partition, committed)
         if lag == 0 or only_markers:

@@ -5,7 +5,7 @@ In Kafka: `Admin.listConsumerGroupOffsets` with a specification for each group (
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from barnabas.base.ids import TopicPartition
 from barnabas.client.admin.groups import GroupDescription, GroupMember, assigned_partitions
@@ -17,13 +17,27 @@ from barnabas.wire.kafka.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
 )
 from barnabas.wire.kafka.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from barnabas.wire.kafka.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsResponse,
+)
 from barnabas.wire.kafka.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchResponse,
 )
+from barnabas.wire.kafka.messages.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 
-__all__ = ["CommittedOffsets", "describe_classic_groups", "describe_consumer_groups", "offsets_of_groups"]
+__all__ = [
+    "CommittedOffsets",
+    "ShareOffset",
+    "describe_classic_groups",
+    "describe_consumer_groups",
+    "describe_share_groups",
+    "offsets_of_groups",
+    "offsets_of_share_groups",
+]
 
 CommittedOffsets = dict[TopicPartition, int]
 """What a group has committed."""
@@ -76,6 +90,39 @@ def _committed(answer: Any) -> CommittedOffsets:
     return found
 
 
+class ShareOffset(NamedTuple):
+    """Where a share group stands at a partition (KIP-932)."""
+
+    start_offset: int
+    """All records before it are acknowledged."""
+    lag: int | None
+    """Records that are not acknowledged, as the broker counts them (KIP-1226); None from one
+    before Kafka 4.2."""
+
+
+def offsets_of_share_groups(
+    connection: AdminConnection, coordinator: int, group_ids: Sequence[str]
+) -> dict[str, dict[TopicPartition, ShareOffset] | RefusedError]:
+    """Where these share groups stand at the partitions that they have begun."""
+    found: dict[str, dict[TopicPartition, ShareOffset] | RefusedError] = {}
+    for some in _parts(group_ids, _MOST_GROUPS):
+        groups = [DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=None) for group_id in some]
+        request = DescribeShareGroupOffsetsRequest(groups=groups)
+        for group in connection.send(request, DescribeShareGroupOffsetsResponse, coordinator).groups:
+            if group.error_code:
+                found[group.group_id] = refusal(group.error_code, about=f"group {group.group_id}")
+                continue
+            found[group.group_id] = {
+                TopicPartition(topic.topic_name, item.partition_index): ShareOffset(
+                    item.start_offset, item.lag if item.lag >= 0 else None
+                )
+                for topic in group.topics
+                for item in topic.partitions
+                if item.start_offset >= 0 and not item.error_code
+            }
+    return found
+
+
 def describe_classic_groups(
     connection: AdminConnection, coordinator: int, group_ids: Sequence[str]
 ) -> dict[str, GroupDescription | RefusedError]:
@@ -101,6 +148,20 @@ def describe_consumer_groups(
         group_ids,
         lambda some: ConsumerGroupDescribeRequest(group_ids=some),
         ConsumerGroupDescribeResponse,
+        lambda group: (group.assignor_name, [_new_member(member) for member in group.members]),
+    )
+
+
+def describe_share_groups(
+    connection: AdminConnection, coordinator: int, group_ids: Sequence[str]
+) -> dict[str, GroupDescription | RefusedError]:
+    """The same for share groups; several members may have one partition."""
+    return _describe(
+        connection,
+        coordinator,
+        group_ids,
+        lambda some: ShareGroupDescribeRequest(group_ids=some),
+        ShareGroupDescribeResponse,
         lambda group: (group.assignor_name, [_new_member(member) for member in group.members]),
     )
 
@@ -149,7 +210,8 @@ def _new_member(member: Any) -> GroupMember:
         for item in member.assignment.topic_partitions
         for partition in item.partitions
     ]
-    return GroupMember(member.member_id, member.instance_id, member.client_id, member.client_host, sorted(partitions))
+    instance_id = getattr(member, "instance_id", None)  # members of share groups have none
+    return GroupMember(member.member_id, instance_id, member.client_id, member.client_host, sorted(partitions))
 
 
 def _parts(group_ids: Sequence[str], most: int) -> Iterator[Sequence[str]]:

@@ -222,6 +222,8 @@ _ANSWERS: Mapping[int, _Rule] = {
     ApiKey.LIST_GROUPS: _Rule(_everything, _path("groups.group_id"), "group"),
     ApiKey.DESCRIBE_GROUPS: _Rule(_path("groups."), _path("groups.group_id"), "group"),
     ApiKey.CONSUMER_GROUP_DESCRIBE: _Rule(_path("group_ids."), _path("groups.group_id"), "group"),
+    ApiKey.SHARE_GROUP_DESCRIBE: _Rule(_path("group_ids."), _path("groups.group_id"), "group"),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: _Rule(_path("groups.group_id"), _path("groups.group_id"), "group"),
     ApiKey.OFFSET_FETCH: _Rule(_path("groups.group_id"), _path("groups.group_id"), "group"),
     ApiKey.OFFSET_COMMIT: _Rule(_PARTITIONS_OF_TOPICS, _PARTITIONS_OF_TOPICS, "partition"),
     ApiKey.OFFSET_DELETE: _Rule(_PARTITIONS_OF_TOPICS, _PARTITIONS_OF_TOPICS, "partition"),
