@@ -58,7 +58,7 @@ EXIT_STATUSES = (
     (
         "3",
         "the answer was printed and is incomplete: lines on standard error name what did not answer by the deadline",
-        "`overview`, `get-offsets`, `topics --describe`, `consumer-groups --list` and `--describe`, `groups list`, "
+        "`overview`, `lag`, `get-offsets`, `topics --describe`, `consumer-groups --list` and `--describe`, `groups list`, "
         "`configs --describe`, `log-dirs`, `broker-api-versions`, `reassign-partitions --verify`, `delete-records`, "
         "`replica-verification`, `tail --no-follow`, `top` that prints, `cat -C -e`, `zookeeper-status`",
     ),

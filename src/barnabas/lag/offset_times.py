@@ -17,7 +17,10 @@ In Kafka: the time index of a segment (`TimeIndex`), which has the same kind of 
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from itertools import islice
 from typing import NamedTuple
+
+import numpy as np
 
 from barnabas.lag.values import TimeSource
 
@@ -178,26 +181,34 @@ class OffsetTimes:
             return []
         if first > wanted[0]:
             return [] if 0 in self._asked else [0]  # 0 finds the first record
-        gaps: dict[int, tuple[float, list[int]]] = {}
-        for offset in wanted:
-            estimate = self.estimate(offset, begin)
-            if estimate.error_ms is None or estimate.timestamp_ms is None:
-                continue
-            part = estimate.error_ms / max(tolerated_ms, (newest - estimate.timestamp_ms) / 50)
-            if part > 1:
-                place = bisect_right(self._offsets, offset) - 1
-                worst, times = gaps.get(place, (0.0, []))
-                gaps[place] = max(worst, part), [*times, estimate.timestamp_ms]
-        widest = sorted(gaps.items(), key=lambda item: -item[1][0])
-        found = (self._between(place, times) for place, (_, times) in widest)
-        return [question for question in found if question is not None][:most]
+        found = (self._between(place, middle_ms) for place, middle_ms in self._gaps(wanted, newest, tolerated_ms))
+        return list(islice((question for question in found if question is not None), most))
 
-    def _between(self, place: int, times: list[int]) -> int | None:
+    def _gaps(self, offsets: list[int], newest_ms: int, tolerated_ms: int) -> list[tuple[int, int]]:
+        """The places of the points before gaps that are too wide for some of these offsets, the
+        worst first, each with the middle one of the estimates in it. As `estimate`, for many."""
+        points = np.array(self._points, dtype=np.int64)
+        wanted = np.array(offsets, dtype=np.int64)
+        place = np.searchsorted(points[:, 0], wanted, side="right")
+        is_inside = (place > 0) & (place < len(points))
+        wanted, place = wanted[is_inside], place[is_inside]
+        low, above = points[place - 1, 1], np.maximum(points[place, 2], points[place - 1, 1])
+        span = points[place, 0] - points[place - 1, 0]
+        estimates = low + ((above - low) * ((wanted - points[place - 1, 0]) / span)).astype(np.int64)
+        error = np.maximum(estimates - low, above - estimates)
+        part = error / np.maximum(tolerated_ms, (newest_ms - estimates) / 50)
+        worst: dict[int, tuple[float, int]] = {}
+        for gap in np.unique(place[part > 1]).tolist():
+            is_here = place == gap
+            worst[gap - 1] = float(part[is_here].max()), int(np.median(estimates[is_here]))
+        return [(gap, middle_ms) for gap, (_, middle_ms) in sorted(worst.items(), key=lambda item: -item[1][0])]
+
+    def _between(self, place: int, middle_ms: int) -> int | None:
         """A time between two points that was not asked: the middle of the estimates, so that it
         divides them, but not near to the ends, so that the gap becomes smaller by a quarter."""
         low, high = self._points[place].timestamp_ms, self._points[place + 1].before_ms
         quarter = (high - low) // 4
-        for guess in (min(max(times[len(times) // 2], low + quarter), high - quarter), (low + high) // 2, high):
+        for guess in (min(max(middle_ms, low + quarter), high - quarter), (low + high) // 2, high):
             if low < guess <= high and guess not in self._asked:
                 return guess
         return None

@@ -72,6 +72,10 @@ class LagExporter:
             self._say((f"no sample: {error}",))
             self._figures = self._figures._replace(is_complete=False, failed=self._figures.failed + 1)
         else:
+            if not self._report.at_ms:
+                logger.info(
+                    "the first sample has %d groups, after %.1f s", len(report.groups), time.monotonic() - started
+                )
             self._say((*report.missing, *report.notes))
             self._report = report
             self._figures = SamplingFigures(not report.missing, time.monotonic() - started, self._figures.failed)
