@@ -431,6 +431,7 @@ def run(name: str, trial: Trial, *, small: bool) -> Row:
             last = [*last[-3:], line.rstrip()]
         failed = process.wait() != 0
         got = figures(report) if report.exists() else last
+        failed |= any(line.startswith("skipped: ") for line in got)  # what did not run proves nothing
     command = " ".join(["python", *(trial.program or ("-m", "pytest", *trial.tests))])
     if trial.program:
         asked = {"seeds": trial.program[-1]} if trial.program[0] == SIMULATION[0] else {}
