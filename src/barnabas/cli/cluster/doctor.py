@@ -133,7 +133,7 @@ def _write_plan(path: str, diagnosis: Diagnosis) -> None:
     moves: dict[TopicPartition, tuple[int, ...]] = {}
     for finding in diagnosis.findings:
         moves = {**finding.moves, **moves}
-    Path(path).write_text(json.dumps(reassignment_document(moves), indent=2) + "\n")
+    Path(path).write_text(json.dumps(reassignment_document(moves), indent=2) + "\n", encoding="utf-8")
     print(f"{path}: {counted(len(moves), 'move', 'moves')} of replicas", file=sys.stderr)
 
 
