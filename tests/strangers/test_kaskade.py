@@ -64,19 +64,16 @@ def test_its_admin_mode_shows_topics_partitions_and_groups(cluster: Cluster, tmp
         screen.wait_for(lambda text: re.search(rf"orders +2 +3 +3 +1 +0 +≈{ORDERS} ", text) is not None)
         screen.press(b"\r")
         screen.wait_for("Topic Details [__consumer_offsets]")
-        shown = screen.wait_for(lambda text: re.search(r"Partitions \[5\] +Configurations \[\d\d\]", text) is not None)
-        assert re.search(r"\[[012], [012], [012]\] +\[[012], [012], [012]\]", shown)
+        screen.wait_for(lambda text: re.search(r"Partitions \[5\] +Configurations \[\d\d\]", text) is not None)
+        screen.wait_for(lambda text: len(re.findall(r"\[[012], [012], [012]\] +\[[012], [012], [012]\]", text)) == 5)
 
 
-@pytest.mark.parametrize("value", ["registry", "string"])
+@pytest.mark.parametrize("value", ["registry", "bytes"])
 def test_its_consumer_mode_shows_records(value: str, cluster: Cluster, tmp_path: Path) -> None:
-    """Avro by our registry as JSON, and any value as text."""
+    """Keys as text, and values in Avro by our registry as JSON, or as bytes."""
     options = ["--registry", f"url={cluster.registry.url}"] if value == "registry" else []
     words = ["consumer", "-b", cluster.bootstrap_servers, "-t", "orders", "--earliest", "-k", "string", "-v", value]
     with kaskade(tmp_path, *words, *options) as screen:
-        shown = screen.wait_for(lambda text: f"[{ORDERS}]" in text and f"espresso-{ORDERS - 1}" in text)
-        for number in range(ORDERS):
-            assert f"table-{number}" in shown
-            assert f"espresso-{number}" in shown
-        if value == "registry":
-            assert re.search(r'"cups": ?4', shown)
+        keys = [f"table-{number}" for number in range(ORDERS)]
+        values = [f"espresso-{number}" for number in range(ORDERS)] if value == "registry" else []
+        screen.wait_for(lambda text: all(shown in text for shown in (*keys, *values)))
