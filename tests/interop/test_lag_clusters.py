@@ -21,7 +21,7 @@ from barnabas.lag.values import GroupKind, GroupLag, LagReport, LagState, Partit
 from barnabas.testing import Cluster
 from support.needs import needs_reference
 from support.ports import free_ports
-from support.reference import apache_single
+from support.reference import apache_single, apache_tool
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.interop, pytest.mark.java, needs_reference, pytest.mark.timeout(300)]
@@ -34,6 +34,8 @@ SETTINGS = {
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "3",
     "group.initial.rebalance.delay.ms": "0",
+    "share.coordinator.state.topic.num.partitions": "3",
+    **dict.fromkeys(("share.coordinator.state.topic.replication.factor", "share.coordinator.state.topic.min.isr"), "1"),
 }
 AUTHORIZERS = {
     "3.9.1": "kafka.security.authorizer.AclAuthorizer",
@@ -339,3 +341,28 @@ def test_the_command_fits_into_80_columns_and_into_a_pipe(
         assert "93" in out
     assert main([*common, "--group", "missing"]) == 3
     assert "there is no such group" in capsys.readouterr().err
+
+
+def test_a_share_group_is_behind_by_what_is_not_acknowledged(side: Side) -> None:
+    """Apache 4.4.0 counts it; the other clusters have no share groups."""
+    if side.name != "4.4.0":
+        return
+    side.topic("shares")
+    side.fill("shares", RISING[:10])
+    server = ("--bootstrap-server", side.properties["bootstrap.servers"])
+    earliest = ("--alter", "--add-config", "share.auto.offset.reset=earliest")
+    entity = ("--entity-type", "groups", "--entity-name", "sharers")
+    done = apache_tool("org.apache.kafka.tools.ConfigCommand", *server, *entity, *earliest, version="4.4.0")
+    assert done.returncode == 0, done.stderr
+    tool = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
+    done = apache_tool(tool, *server, "--topic", "shares", "--group", "sharers", "--max-messages", "4", version="4.4.0")
+    assert done.stdout.split() == ["0", "1", "2", "3"], done.stderr
+    group = eventually(lambda: _sharers(side), what="the acknowledgements")
+    (found,) = group.partitions
+    assert (group.kind, found.committed, found.lag) == (GroupKind.SHARE, 4, 6)
+    assert found.lag_ms == RISING[9] - RISING[4]
+
+
+def _sharers(side: Side) -> GroupLag | None:
+    group = side.sampled("sharers")
+    return group if [part.committed for part in group.partitions] == [4] else None
