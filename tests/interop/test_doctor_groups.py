@@ -4,6 +4,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import confluent_kafka
 import pytest
@@ -148,7 +149,7 @@ def test_offsets_of_a_topic_that_is_gone_are_named_and_removed(cluster: Cluster,
 
 
 def test_members_without_a_partition_are_named(cluster: Cluster, admin: Admin) -> None:
-    """One of two members has nothing: there is one partition, or the other has no topic of it."""
+    """One of two members has nothing, for there is one partition; a second partition mends it."""
     admin.create_topic("narrow", partitions=1)
     admin.create_topic("empty", partitions=1)
     with consumer(cluster, "idle", "narrow") as one, consumer(cluster, "idle", "narrow") as other:
@@ -156,12 +157,9 @@ def test_members_without_a_partition_are_named(cluster: Cluster, admin: Admin) -
         assert "group idle: 2 members, 1 partition, 1 without one" in found.evidence[0]
         mend(found, cluster.bootstrap_servers)
         assert len(admin.describe_topics(["narrow"])[0].partitions) == 2
-    with consumer(cluster, "one", "orders") as one, consumer(cluster, "one", "^nothing") as other:
-        found = eventually(lambda: _polled(cluster, "one-member-has-all", one, other))
-        assert "has all 2 partitions, 1 others have none" in found.evidence[0]
 
 
-def _polled(cluster: Cluster, name: str, *members: "Consumer[str, str]") -> object:
+def _polled(cluster: Cluster, name: str, *members: Any) -> Any:
     for member in members:
         member.poll(0.2)
     return findings_at(cluster.bootstrap_servers, name).get(name)
