@@ -206,3 +206,40 @@ def test_a_history_that_another_process_holds_is_an_error_and_no_loss(tmp_path: 
     other.execute("COMMIT")
     other.close()
     assert history.add(report(AT_MS + 2 * MINUTE_MS, {"a": LagState.STALLED})).groups[0].since_ms == AT_MS
+
+
+def test_a_damaged_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+    """It and its write-ahead log stay where they are."""
+    path = tmp_path / "theirs.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE customers (name TEXT)")
+    connection.close()
+    damaged = path.read_bytes()[:100] + b"\xff" * 100
+    path.write_bytes(damaged)
+    log = tmp_path / "theirs.db-wal"
+    log.write_bytes(b"theirs")
+    with pytest.raises(ConfigError, match="of something else"):
+        LagHistory(str(path), MB)
+    assert (path.read_bytes(), log.read_bytes()) == (damaged, b"theirs")
+
+
+def test_rows_that_are_damaged_do_not_stop_a_process(history: LagHistory) -> None:
+    """A window begins again, and a state that is not known is unknown."""
+    window = WindowRecord([AT_MS], [("orders", 0)], [[1]], [[2]])
+    history.add(report(AT_MS, {"a": LagState.STALLED}))
+    history.save("cluster-1", AT_MS, {}, {"a": window, "b": window})
+    with sqlite3.connect(history._path) as other:
+        other.execute("UPDATE windows SET data = x'0011' WHERE group_id = 'a'")
+        other.execute("UPDATE standing SET state = 'resting'")
+        other.execute("UPDATE minutes SET state = 'resting'")
+    other.close()
+    assert list(history.windows("cluster-1", 0)) == ["b"]
+    assert [minute.state for minute in history.minutes(0)] == [LagState.UNKNOWN]
+    assert history.add(report(AT_MS + 1, {"a": LagState.STALLED})).groups[0].since_ms == AT_MS + 1
+
+
+def test_a_pipe_is_no_history(tmp_path: Path) -> None:
+    """It is refused at once, rather than waited for."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConfigError, match="no file"):
+        LagHistory(str(tmp_path / "pipe"), MB)

@@ -36,7 +36,7 @@ def group_document(group: GroupLag) -> dict[str, Any]:
         "state": str(group.state),
         "since": _instant(group.since_ms),
         "last_zero": _instant(group.last_zero_ms),
-        "lag": group.lag,
+        "lag": group.lag if group.is_complete else None,
         "lag_is_complete": group.is_complete,
         "lag_seconds": None if furthest is None else _seconds(furthest.lag_ms),
         "lag_seconds_source": str(TimeSource.UNKNOWN if furthest is None else furthest.source),

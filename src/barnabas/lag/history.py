@@ -112,10 +112,8 @@ class LagHistory:
         connection = sqlite3.connect(self._path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
         try:
             connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
-            (found,) = connection.execute("PRAGMA application_id").fetchone()
-            (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            if found != _APPLICATION_ID and tables:
-                raise ConfigError(f"{self._path} is a database of something else: name another file for the history")
+            if connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID:
+                connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")  # before there is a log
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute(f"PRAGMA max_page_count = {self._max_pages}")
@@ -124,7 +122,6 @@ class LagHistory:
             damage = [row[0] for row in connection.execute("PRAGMA quick_check(1)") if row[0] != "ok"]
             if damage:
                 raise sqlite3.DatabaseError(damage[0])
-            connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
             connection.executescript(_TABLES)
         except BaseException:
             connection.close()
@@ -136,7 +133,7 @@ class LagHistory:
         os.replace(self._path, aside)
         for suffix in ("-wal", "-shm"):
             with contextlib.suppress(FileNotFoundError):
-                os.remove(f"{self._path}{suffix}")
+                os.replace(f"{self._path}{suffix}", f"{aside}{suffix}")
         self.set_aside = f"the history {self._path} is damaged ({error}): it was set aside as {aside}, and begins again"
 
     def _words(self, error: Exception) -> str:
@@ -182,7 +179,8 @@ class LagHistory:
                 furthest = group.furthest
                 lag_ms = None if furthest is None else furthest.lag_ms
                 minute = at_ms - at_ms % _MINUTE_MS
-                minutes.append((cluster, group.group, minute, group.lag, lag_ms, str(group.state)))
+                lag = group.lag if group.is_complete else None
+                minutes.append((cluster, group.group, minute, lag, lag_ms, str(group.state)))
             connection.executemany("INSERT OR REPLACE INTO standing VALUES (?, ?, ?, ?, ?, ?)", rows)
             connection.executemany("INSERT OR REPLACE INTO minutes VALUES (?, ?, ?, ?, ?, ?)", minutes)
         return LagReport(at_ms, report.cluster_id, groups, report.missing, report.notes)
@@ -191,7 +189,7 @@ class LagHistory:
         rows = self._connection.execute(
             "SELECT group_id, state, since_ms, last_zero_ms, seen_ms FROM standing WHERE cluster = ?", (cluster,)
         )
-        return {row[0]: GroupStanding(LagState(row[1]), *row[2:]) for row in rows}
+        return {row[0]: GroupStanding(_state(row[1]), *row[2:]) for row in rows}
 
     def minutes(self, from_ms: int) -> list[HistoryMinute]:
         """The lag of all groups since a time, by cluster and group, oldest first."""
@@ -199,7 +197,7 @@ class LagHistory:
             "SELECT cluster, group_id, at_ms, lag, lag_ms, state FROM minutes WHERE at_ms >= ? ORDER BY 1, 2, 3",
             from_ms,
         )
-        return [HistoryMinute._make((*figures, LagState(state))) for *figures, state in rows]
+        return [HistoryMinute._make((*figures, _state(state))) for *figures, state in rows]
 
     # What the next process needs
 
@@ -235,9 +233,11 @@ class LagHistory:
         }
 
     def windows(self, cluster: str, from_ms: int) -> dict[str, WindowRecord]:
-        """The windows that were kept and reach to this time."""
+        """The windows that were kept and reach to this time. Of one that is damaged the samples
+        begin again."""
         rows = self._rows("SELECT group_id, data FROM windows WHERE cluster = ? AND saved_ms >= ?", cluster, from_ms)
-        return {group_id: _unpacked(data) for group_id, data in rows}
+        unpacked = {group_id: _unpacked(data) for group_id, data in rows}
+        return {group_id: window for group_id, window in unpacked.items() if window is not None}
 
     def _rows(self, statement: str, *values: str | int) -> list[Any]:
         try:
@@ -306,6 +306,8 @@ class LagHistory:
 def _refuse_other_file(path: Path) -> None:
     """Raises `ConfigError` for a file that is no database, so that none is overwritten or set
     aside that is not ours."""
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"the history {path} is no file: name another one")
     try:
         with path.open("rb") as file:
             head = file.read(_HEADER_BYTES)
@@ -317,10 +319,9 @@ def _refuse_other_file(path: Path) -> None:
         raise ConfigError(f"the history {path} cannot be read: {error.strerror}") from error
     if head and not head.startswith(b"SQLite format 3\0"):
         raise ConfigError(f"{path} is no history of lag: name another file")
-    if len(head) == _HEADER_BYTES:
-        found = int.from_bytes(head[68:72], "big")
-        if found not in (0, _APPLICATION_ID):
-            raise ConfigError(f"{path} is a database of something else: name another file for the history")
+    # A history has the mark from its first page on. SQLite is not asked: it may remove a log.
+    if head and int.from_bytes(head[68:72], "big") != _APPLICATION_ID:
+        raise ConfigError(f"{path} is a database of something else: name another file for the history")
 
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:
@@ -331,10 +332,18 @@ def _is_damage(error: sqlite3.DatabaseError) -> bool:
     return code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
+def _state(text: str) -> LagState:
+    """Unknown for what this version does not know."""
+    return LagState(text) if text in set(LagState) else LagState.UNKNOWN
+
+
 def _packed(window: WindowRecord) -> bytes:
     return zlib.compress(json.dumps(window, separators=(",", ":")).encode(), 1)
 
 
-def _unpacked(data: bytes) -> WindowRecord:
-    times, partitions, committed, ends = json.loads(zlib.decompress(data))
+def _unpacked(data: bytes) -> WindowRecord | None:
+    try:
+        times, partitions, committed, ends = json.loads(zlib.decompress(data))  # which has a checksum
+    except zlib.error:
+        return None
     return WindowRecord(times, [(topic, number) for topic, number in partitions], committed, ends)

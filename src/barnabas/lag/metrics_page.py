@@ -97,14 +97,15 @@ class _Page:
 
     def _of_topics(self, family: MetricFamily, value: Callable[[PartitionLag], int | None]) -> _Samples:
         for group in self._report.groups:
-            sums: dict[str, int] = {}
+            sums: dict[str, int | None] = {}
             for part in group.partitions:
-                found = value(part)
-                if found is not None:
-                    sums[part.topic] = sums.get(part.topic, 0) + found
+                if part.committed is not None:
+                    found, before = value(part), sums.get(part.topic, 0)
+                    sums[part.topic] = None if found is None or before is None else before + found
             head = self._group_labels(family.labels[:-1], group)
             for topic, total in sums.items():
-                yield f"{{{head},{label(family.labels[-1], topic)}}}", total
+                if total is not None:  # a sum without a partition would be too small
+                    yield f"{{{head},{label(family.labels[-1], topic)}}}", total
 
     def marks(self, family: MetricFamily) -> _Samples:
         """The first offset of each partition, or its end."""
@@ -170,9 +171,7 @@ def _max_lag_s(group: GroupLag) -> float | None:
 
 def _catch_up(group: GroupLag) -> float | None:
     """Infinity where the lag does not become smaller."""
-    if group.catch_up_s is None and group.consumed_per_s is not None and group.lag:
-        return math.inf
-    return group.catch_up_s
+    return math.inf if group.never_catches_up else group.catch_up_s
 
 
 _OF_PARTITIONS: dict[str, Callable[[PartitionLag], float | None]] = {
@@ -190,7 +189,7 @@ _OF_TOPICS: dict[str, Callable[[PartitionLag], int | None]] = {
 }
 _OF_GROUPS: dict[str, Callable[[GroupLag], float | None]] = {
     "kminion_kafka_consumer_group_members": lambda group: group.members,
-    "burrow_kafka_consumer_lag_total": lambda group: group.lag,
+    "burrow_kafka_consumer_lag_total": lambda group: group.lag if group.is_complete else None,
     "burrow_kafka_consumer_status": lambda group: _BURROW_STATUS[group.state],
     "kafka_consumergroup_members": lambda group: group.members,
     "kafka_consumergroup_group_max_lag_seconds": _max_lag_s,

@@ -219,7 +219,7 @@ class LagTracker:
             )
         owned = np.fromiter((each in group.owners for each in known.partitions), np.bool_, len(known.partitions))
         if not known.partitions:
-            return GroupLag(group.group, group.kind, group.state, group.members, (), LagState.WELL)
+            return GroupLag(group.group, group.kind, group.state, group.members, (), LagState.UNKNOWN)
         states = judge(known.window, owned, _membership(group)).tolist()
         consumed, produced, catch_up = (_known(column.tolist()) for column in movement(known.window))
         parts = []

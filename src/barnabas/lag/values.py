@@ -122,9 +122,10 @@ class GroupLag:
 
     @property
     def lag(self) -> int | None:
-        """The sum over the partitions; None if none is known."""
+        """The sum over the partitions whose lag is known: too small unless `is_complete`. None if
+        none is known, as where nothing is committed."""
         known = [part.lag for part in self.partitions if part.lag is not None]
-        return sum(known) if known or (not self.partitions and not self.problem) else None
+        return sum(known) if known else None
 
     @property
     def is_complete(self) -> bool:
@@ -135,24 +136,44 @@ class GroupLag:
 
     @property
     def furthest(self) -> PartitionLag | None:
-        """The partition whose lag in time is the greatest; None where no time is known."""
+        """The partition whose lag in time is the greatest; None where no time is known.
+
+        Where the time of another one is not known, this is the least that it can be, and nothing
+        if it is zero.
+        """
         known = [part for part in self.partitions if part.lag_ms is not None]
-        return max(known, key=lambda part: part.lag_ms or 0, default=None)
+        found = max(known, key=lambda part: part.lag_ms or 0, default=None)
+        if found is None or all(part.lag_ms is not None or part.committed is None for part in self.partitions):
+            return found
+        return found._replace(source=TimeSource.AT_LEAST, error_ms=None) if found.lag_ms else None
 
     @property
     def consumed_per_s(self) -> float | None:
-        return _sum(part.consumed_per_s for part in self.partitions)
+        """None where a partition could not be read."""
+        return _sum(part.consumed_per_s for part in self.partitions) if self.is_complete else None
 
     @property
     def produced_per_s(self) -> float | None:
-        return _sum(part.produced_per_s for part in self.partitions)
+        """None where a partition could not be read."""
+        return _sum(part.produced_per_s for part in self.partitions) if self.is_complete else None
+
+    @property
+    def never_catches_up(self) -> bool:
+        """Whether the lag of a partition does not become smaller at the rates of its window."""
+        return any(
+            part.lag and part.catch_up_s is None and None not in (part.consumed_per_s, part.produced_per_s)
+            for part in self.partitions
+        )
 
     @property
     def catch_up_s(self) -> float | None:
-        """When the last of its partitions has caught up; None where one never does."""
+        """When the last of its partitions has caught up; None where one never does, or where that
+        is not known."""
+        if self.lag is None or not self.is_complete:
+            return None
         behind = [part.catch_up_s for part in self.partitions if part.lag]
         known = [seconds for seconds in behind if seconds is not None]
-        return max(known, default=0.0 if self.partitions else None) if len(known) == len(behind) else None
+        return max(known, default=0.0) if len(known) == len(behind) else None
 
 
 def _sum(values: Iterable[float | None]) -> float | None:

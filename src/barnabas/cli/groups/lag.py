@@ -9,6 +9,7 @@ In Kafka: no counterpart; Burrow, kminion and Kafka Lag Exporter do this.
 import argparse
 import json
 import logging
+import os
 import re
 import shutil
 import signal
@@ -26,7 +27,7 @@ from barnabas.cli.output.colours import print_warning
 from barnabas.cli.output.exit_codes import INCOMPLETE, exit_code_of
 from barnabas.cli.output.log_lines import log_to_standard_error
 from barnabas.cli.output.tables import aligned, print_json
-from barnabas.cli.output.terminal import columns, escaped_for, print, print_document, print_lines
+from barnabas.cli.output.terminal import columns, escaped, print, print_document, print_lines
 from barnabas.cli.output.watching import show_repeatedly
 from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.lag.documents import report_document, time_lag_words, time_words
@@ -34,6 +35,7 @@ from barnabas.lag.history import LagHistory
 from barnabas.lag.metric_names import NamesOf
 from barnabas.lag.monitor import MOST_RECORDS, LagMonitor
 from barnabas.lag.values import GroupLag, LagReport
+from barnabas.top.tables import shortened
 from barnabas.wire.kafka.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -54,6 +56,8 @@ def main(argv: list[str]) -> int:
     parser = _parser()
     given = parser.parse_args(argv)
     _check(parser, given)
+    if given.past is not None and not os.path.exists(given.history):
+        raise BarnabasError(f"there is no history {given.history}: a command with --history makes one")
     history = None if given.history is None else LagHistory(given.history, int(given.history_size * (1 << 20)))
     try:
         if history is not None and history.set_aside:
@@ -272,7 +276,7 @@ def _groups_text(report: LagReport) -> str:
             "-" if group.since_ms is None else time_words(max(0, report.at_ms - group.since_ms) // 1000),
             _known(group.members),
             _UNKNOWN if group.lag is None else f"{group.lag}{'' if group.is_complete else '+'}",
-            time_lag_words(group.furthest) if group.lag else "-",
+            "-" if group.lag == 0 and group.is_complete else time_lag_words(group.furthest),
             _rate(group.consumed_per_s),
             _catch_up(group),
         )
@@ -290,7 +294,7 @@ def _partitions_text(report: LagReport) -> str:
             _known(part.committed),
             _known(part.end),
             _known(part.lag),
-            time_lag_words(part) if part.lag else "-",
+            "-" if part.lag == 0 else time_lag_words(part),
             f"{part.state}: {part.problem}"
             if part.problem
             else "well: markers"
@@ -307,23 +311,19 @@ def _fitted(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """A table that is no wider than the terminal, if the names of groups can be cut for that; a
     pipe gets whole names."""
     if sys.stdout.isatty() and rows:
-        escaped = [[escaped_for(str(cell), sys.stdout) for cell in row] for row in rows]
-        widths = [max(map(columns, column)) for column in zip(header, *escaped, strict=True)]
+        shown = [[escaped(str(cell)) for cell in row] for row in rows]
+        widths = [max(map(columns, column)) for column in zip(header, *shown, strict=True)]
         room = max(_LEAST_NAME, shutil.get_terminal_size().columns - sum(widths[1:]) - len(widths) + 1)
-        rows = [[_cut(str(row[0]), room), *row[1:]] for row in rows]
+        rows = [[shortened(str(row[0]), room, lambda text: columns(escaped(text))), *row[1:]] for row in rows]
     return aligned(header, rows)
 
 
-def _cut(name: str, room: int) -> str:
-    return name if columns(escaped_for(name, sys.stdout)) <= room else name[: room - 1] + "…"
-
-
 def _catch_up(group: GroupLag) -> str:
-    if not group.lag or group.catch_up_s == 0:
-        return "-"
-    if group.catch_up_s is not None:
-        return time_words(round(group.catch_up_s))
-    return _UNKNOWN if group.consumed_per_s is None else "never"
+    if group.never_catches_up:
+        return "never"
+    if group.catch_up_s is None:
+        return _UNKNOWN
+    return time_words(round(group.catch_up_s)) if group.catch_up_s else "-"
 
 
 def _known(value: object) -> object:
