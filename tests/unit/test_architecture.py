@@ -70,6 +70,7 @@ EDGE_PATHS = (
     "mirror/",
     "net/",
     "pipelines/",
+    "registry/http/deliberation.py",
     "registry/http/forwarding.py",
     "registry/http/service.py",
     "registry/server.py",
