@@ -27,7 +27,7 @@ def test_a_position_passes_a_marker_before_the_end_when_all_records_are_handed_o
     fetched.add(message(7))
     fetched.add_end(PLACE, 9)
     assert fetched.positions([PLACE]) == {PLACE: 7}
-    fetched.hand_out(fetched.waiting.popleft())
+    fetched.hand_out_next()
     assert fetched.positions([PLACE]) == {PLACE: 9}
 
 

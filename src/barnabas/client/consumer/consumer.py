@@ -118,7 +118,8 @@ class Consumer(Generic[K, V]):
         self._rights = ConsumerRights(plan.librdkafka)
         self._statistics = ClientStatistics("consumer", plan.librdkafka)
         self._underneath: Any = _librdkafka_consumer(plan, self._errors, on_commit)
-        self._statistics.serve(plan.metrics_address)
+        self.metrics_port = self._statistics.serve(plan.metrics_address)
+        """The port of ``metrics.http.address``; None without one."""
 
     @property
     def librdkafka(self) -> Any:
@@ -242,8 +243,7 @@ class Consumer(Generic[K, V]):
         Raises `DeserializationError`, `UnknownTopicError`, `AuthorizationError`,
         `AuthenticationError` and others.
         """
-        message = self._next(timeout_s)
-        return None if message is None else self._fetched.hand_out(message)
+        return self._fetched.hand_out_next() if self.wait(timeout_s) else None
 
     def consume(self, max_records: int = _BATCH_RECORDS, timeout_s: float = 1.0) -> list[Record[K, V]]:
         """Up to ``max_records``: what comes until the first of them has waited ``timeout_s``."""
@@ -254,14 +254,8 @@ class Consumer(Generic[K, V]):
 
     def __iter__(self) -> Iterator[Record[K, V]]:
         """Records for ever, or until none came for ``consumer.timeout.ms``."""
-        while not self.closed:
-            message = self._next(self.iteration_timeout_s)
-            if message is None:
-                return
-            yield self._fetched.hand_out(message)
-
-    def _next(self, timeout_s: float | None) -> Any:
-        return self._fetched.waiting.popleft() if self.wait(timeout_s) else None
+        while not self.closed and self.wait(self.iteration_timeout_s):
+            yield self._fetched.hand_out_next()
 
     def wait(self, timeout_s: float | None) -> bool:
         """Whether there is a record to hand out, at once or within ``timeout_s``
@@ -433,11 +427,6 @@ class Consumer(Generic[K, V]):
         `ConfigurationError` without. In Kafka: KafkaConsumer.metrics().
         """
         return self._statistics.metrics()
-
-    @property
-    def metrics_port(self) -> int | None:
-        """The port of ``metrics.http.address``; None without one."""
-        return self._statistics.port
 
     def close(self, timeout_s: float | None = None) -> None:
         """Commit what was handed out, if commits are automatic, and leave the group.

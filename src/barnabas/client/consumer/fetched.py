@@ -106,8 +106,9 @@ class FetchedRecords:
                 found[place] = end
         return found
 
-    def hand_out(self, message: Any) -> Record[Any, Any]:
-        """The record of a message that is handed out now; raises `DeserializationError`."""
+    def hand_out_next(self) -> Record[Any, Any]:
+        """The record of the first message that waits; raises `DeserializationError`."""
+        message = self.waiting.popleft()
         topic, partition, offset = message.topic(), message.partition(), message.offset()
         self.handed_out[topic, partition] = message
         self._positions[topic, partition] = offset + 1

@@ -71,17 +71,16 @@ class ClientStatistics:
         if self._also is not None:
             self._also(text)
 
-    def serve(self, address: tuple[str, int] | None) -> None:
-        """Open the metrics page, if there is an address. Raises `BarnabasError`."""
-        if address is not None:
-            from barnabas.net.metrics_thread import MetricsThread
+    def serve(self, address: tuple[str, int] | None) -> int | None:
+        """Open the metrics page, if there is an address; returns its port.
 
-            self._page = MetricsThread(self.lines, *address)
+        Raises `BarnabasError`."""
+        if address is None:
+            return None
+        from barnabas.net.metrics_thread import MetricsThread
 
-    @property
-    def port(self) -> int | None:
-        """That of the metrics page; None without one."""
-        return None if self._page is None else self._page.port
+        self._page = MetricsThread(self.lines, *address)
+        return self._page.port
 
     def close(self) -> None:
         """Close the page."""

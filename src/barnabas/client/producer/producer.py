@@ -220,7 +220,8 @@ class Producer(Generic[K_contra, V_contra]):
         self._routes = self._pool.routes
         self._max_request_size = str(plan.librdkafka.get("message.max.bytes", _MAX_REQUEST_SIZE))
         self._transactions = Transactions(self.librdkafka, plan.librdkafka)
-        self._statistics.serve(plan.metrics_address)
+        self.metrics_port = self._statistics.serve(plan.metrics_address)
+        """The port of ``metrics.http.address``; None without one."""
 
     def send(
         self,
@@ -381,11 +382,6 @@ class Producer(Generic[K_contra, V_contra]):
         without. In Kafka: KafkaProducer.metrics().
         """
         return self._statistics.metrics()
-
-    @property
-    def metrics_port(self) -> int | None:
-        """The port of ``metrics.http.address``; None without one."""
-        return self._statistics.port
 
     def close(self, timeout_s: float | None = None) -> None:
         """Flush and let go, within ``timeout_s`` (None: ``close_timeout_s``); a
