@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 from barnabas.registry.core import Decision, RegisterRequest
-from barnabas.registry.core.long_work import NotDoneYetError, Outcomes
+from barnabas.registry.core.long_work import FinishedWork, NotDoneYetError
 from barnabas.registry.http.deliberation import Deliberations
 from support.registry_log import Instance, SchemasLog, answer_or_code
 
@@ -32,15 +32,15 @@ PROTOBUF = 'syntax = "proto3"; message M {' + "".join(f"string f{n} = {n + 1};" 
 
 def deliberated(instance: Instance, decide: Callable[[], T]) -> tuple[T, list[Hashable]]:
     """The decision that is made in steps, and the long work that it asked for."""
-    outcomes: Outcomes = {}
+    finished: FinishedWork = {}
     asked: list[Hashable] = []
     while True:
         try:
-            with instance.registry.long_work.kept_in(outcomes):
+            with instance.registry.long_work.kept_in(finished):
                 return decide(), asked
         except NotDoneYetError as missing:
             asked.append(missing.key)
-            outcomes[missing.key] = missing.run()
+            finished[missing.key] = missing.run()
 
 
 def register(instance: Instance, schema: str, *, in_steps: bool, normalize: bool = False, **fields: Any) -> Any:

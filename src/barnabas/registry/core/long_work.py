@@ -17,14 +17,14 @@ from typing import TypeVar, cast
 from barnabas.registry.formats.compatibility import check_compatibility
 from barnabas.registry.formats.schema import CompatibilityLevel, InvalidSchemaError, ParsedSchema
 
-__all__ = ["LongWork", "NotDoneYetError", "Outcomes"]
+__all__ = ["FinishedWork", "LongWork", "NotDoneYetError"]
 
 T = TypeVar("T")
 
 _SHORT_CHARACTERS = 8 * 1024
 """Schemas of so much text in all are parsed and compared at once, in some milliseconds."""
 
-Outcomes = MutableMapping[Hashable, object]
+FinishedWork = MutableMapping[Hashable, object]
 """What the work of one request found, by what was asked."""
 
 
@@ -56,26 +56,26 @@ class LongWork:
 
     def __init__(self, short_characters: int = _SHORT_CHARACTERS) -> None:
         self._short_characters = short_characters
-        self._outcomes: Outcomes | None = None
+        self._finished: FinishedWork | None = None
 
     @contextmanager
-    def kept_in(self, outcomes: Outcomes) -> Iterator[None]:
+    def kept_in(self, finished: FinishedWork) -> Iterator[None]:
         """Inside, long work ends the decision, unless its outcome is among these."""
-        self._outcomes = outcomes
+        self._finished = finished
         try:
             yield
         finally:
-            self._outcomes = None
+            self._finished = None
 
     def outcome(self, key: Hashable, characters: int, work: Callable[[], T]) -> T:
         """What ``work`` returns, on schemas with so much text.
 
         Raises InvalidSchemaError as the work does, and `NotDoneYetError`."""
-        if self._outcomes is None or characters <= self._short_characters:
+        if self._finished is None or characters <= self._short_characters:
             return work()
-        if key not in self._outcomes:
+        if key not in self._finished:
             raise NotDoneYetError(key, work)
-        found = self._outcomes[key]
+        found = self._finished[key]
         if isinstance(found, _Failure):
             raise found.error
         return cast("T", found)

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
 
-from barnabas.registry.core.long_work import NotDoneYetError, Outcomes
+from barnabas.registry.core.long_work import FinishedWork, NotDoneYetError
 from barnabas.registry.core.registry import Registry
 
 __all__ = ["Deliberation", "Deliberations"]
@@ -44,11 +44,11 @@ class Deliberation(Generic[Decided]):
         self._registry = registry
         self._threads = threads
         self._decide = decide
-        self._outcomes: Outcomes = {}
+        self._finished: FinishedWork = {}
 
     def decide(self) -> Decided:
         """Decide at once. Raises `NotDoneYetError` while long work is missing."""
-        with self._registry.long_work.kept_in(self._outcomes):
+        with self._registry.long_work.kept_in(self._finished):
             return self._decide()
 
     async def decided(self) -> Decided:
@@ -66,4 +66,4 @@ class Deliberation(Generic[Decided]):
                 return await step()
             except NotDoneYetError as missing:
                 loop = asyncio.get_running_loop()
-                self._outcomes[missing.key] = await loop.run_in_executor(self._threads, missing.run)
+                self._finished[missing.key] = await loop.run_in_executor(self._threads, missing.run)
