@@ -74,7 +74,7 @@ def test_a_member_whose_offset_stands_is_named_until_it_commits(cluster: Cluster
             cluster.heal()
         found = findings_at(cluster.bootstrap_servers, *RULES)["group-stands-still"]
         assert found.subjects == ("group stuck",)
-        assert "1 group with members does not get on: stuck" in found.sentence
+        assert "1 group with members makes no progress: stuck" in found.sentence
         assert (
             f"orders-{first.partition}: offset 1 stands for 1 hour, end 10, of which 9 are older" in found.evidence[0]
         )

@@ -67,7 +67,7 @@ def test_a_certificate_ends_within_thirty_days(begins_ms: int, ends_ms: int, dan
     """One that is over, or has not begun, keeps clients out now."""
     good = CertificateView("broker", NOW_MS - DAY_MS, NOW_MS + 900 * DAY_MS)
     authority = CertificateView("authority", NOW_MS + begins_ms, NOW_MS + ends_ms)
-    chain = ShownChain("broker 0", "127.0.0.1:9093", "SSL", 0, (good, authority), is_whole=True)
+    chain = ShownChain("broker 0", "127.0.0.1:9093", "SSL", (good, authority))
     found = list(security.certificates_end(CertificatesPart(chains=(chain,)), MOMENT))
     assert [each.danger for each in found] == danger
     with pytest.raises(NotApplicableError):

@@ -29,15 +29,15 @@ def beginning(text: str, most: int = _SHOWN_LETTERS) -> str:
     return text if len(text) <= most else f"{text[:most]}... ({len(text)} characters)"
 
 
-def some_of(names: Collection[object]) -> str:
-    """The names, or the first few and the number of the others.
+def some_of(names: Collection[object], most: int = _SHOWN_NAMES) -> str:
+    """The names, or the first ``most`` and the number of the others.
 
     >>> some_of(["a", "b"])
     'a, b'
     >>> some_of(range(95000))
     '0, 1, 2, 3, 4 and 94995 more'
     """
-    return _names_and_more([str(name) for name in islice(names, _SHOWN_NAMES)], len(names))
+    return _names_and_more([str(name) for name in islice(names, most)], len(names))
 
 
 def _names_and_more(first: list[str], count: int) -> str:

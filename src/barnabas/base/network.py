@@ -15,6 +15,7 @@ from typing import Protocol
 from barnabas.base.files import Buffer, FileSlice
 
 __all__ = [
+    "ALL_ADDRESSES",
     "HEAD_BYTES",
     "Accept",
     "BufferHandler",
@@ -34,6 +35,9 @@ _SPLIT_AT_ONCE = 64
 HEAD_BYTES = 8
 """How many bytes of a large frame its handler sees before it may refuse it: see
 `DroppingHandler`."""
+
+ALL_ADDRESSES = frozenset(("", "0.0.0.0", "::"))  # noqa: S104  # compared, not bound
+"""Hosts of a setting that mean all addresses of the machine; no client can connect to them."""
 
 Part = Buffer | FileSlice
 """What can be sent: bytes, or a range of a file that goes by sendfile."""

@@ -5,7 +5,9 @@ In Kafka: nothing.
 
 from collections.abc import Iterable, Sequence
 
-__all__ = ["brokers_named", "counted", "some"]
+from barnabas.base.excerpts import some_of
+
+__all__ = ["brokers_named", "counted", "first_lines", "some"]
 
 _MAX_NAMES = 3
 _MAX_BROKERS = 8
@@ -13,10 +15,14 @@ _MAX_BROKERS = 8
 
 def some(names: Iterable[object], most: int = _MAX_NAMES) -> str:
     """``a, b, c and 7 more``."""
-    listed = [str(name) for name in names]
+    return some_of(list(names), most)
+
+
+def first_lines(lines: Iterable[str], most: int) -> tuple[str, ...]:
+    """The lines, or the first ``most`` and one with the number of the others."""
+    listed = list(lines)
     more = len(listed) - most
-    shown = ", ".join(listed[:most])
-    return f"{shown} and {more} more" if more > 0 else shown
+    return (*listed[:most], f"and {more} more") if more > 0 else tuple(listed)
 
 
 def counted(count: int, one: str, more: str) -> str:

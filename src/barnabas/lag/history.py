@@ -5,8 +5,8 @@ minute, points of partitions from which times are interpolated (`OffsetTimes`), 
 samples of each group, so that the next process can judge at once.
 
 The bound: SQLite itself refuses to let the file grow beyond ``max_page_count``; before, at nine
-tenths, of the older half of the minutes each second one is deleted, so that what is old becomes
-coarser and is never cut off while there is anything to thin. Points and windows of what has not
+tenths, every second minute of the older half is deleted, so that what is old becomes coarser and
+is never cut off while there is anything to thin. Points and windows of what has not
 been seen for longest go next. Beside the file stands its write-ahead log, a few MB.
 
 Each change is one transaction, so a kill at any moment leaves the last one that was committed.
@@ -29,7 +29,7 @@ from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
 from barnabas.lag.offset_times import TimePoint
 from barnabas.lag.samples import WindowRecord
-from barnabas.lag.standing import GroupStanding, next_standing, with_standing
+from barnabas.lag.standing import GroupStanding, with_standings
 from barnabas.lag.values import LagReport, LagState
 
 __all__ = ["HistoryError", "HistoryMinute", "LagHistory"]
@@ -164,26 +164,19 @@ class LagHistory:
         """
         self._make_room()
         cluster, at_ms = report.cluster_id or "", report.at_ms
-        groups = []
-        with self._transaction() as connection:
-            known = self._standings(cluster)
-            rows, minutes = [], []
-            for group in report.groups:
-                if group.problem:
-                    groups.append(group)
-                    continue
-                standing = next_standing(known.get(group.group), group, at_ms)
-                groups.append(with_standing(group, standing))
-                if standing is not None:
-                    rows.append((cluster, group.group, str(standing.state), *standing[1:]))
-                furthest = group.furthest
-                lag_ms = None if furthest is None else furthest.lag_ms
-                minute = at_ms - at_ms % _MINUTE_MS
+        minute = at_ms - at_ms % _MINUTE_MS
+        minutes = []
+        for group in report.groups:
+            if not group.problem:
                 lag = group.lag if group.is_complete else None
+                lag_ms = None if (furthest := group.furthest) is None else furthest.lag_ms
                 minutes.append((cluster, group.group, minute, lag, lag_ms, str(group.state)))
+        with self._transaction() as connection:
+            report, changed = with_standings(report, self._standings(cluster))
+            rows = [(cluster, name, str(standing.state), *standing[1:]) for name, standing in changed.items()]
             connection.executemany("INSERT OR REPLACE INTO standing VALUES (?, ?, ?, ?, ?, ?)", rows)
             connection.executemany("INSERT OR REPLACE INTO minutes VALUES (?, ?, ?, ?, ?, ?)", minutes)
-        return LagReport(at_ms, report.cluster_id, groups, report.missing, report.notes)
+        return report
 
     def _standings(self, cluster: str) -> dict[str, GroupStanding]:
         rows = self._connection.execute(

@@ -24,12 +24,17 @@ class NamesOf(Enum):
 
 
 class MetricFamily(NamedTuple):
-    """A metric: all are gauges, but those whose name ends in ``_total``."""
+    """A metric, with the exporter that it is named after."""
 
     name: str
     help: str
     labels: tuple[str, ...]
     names_of: NamesOf
+
+    @property
+    def kind(self) -> str:
+        """A gauge, or a counter. Burrow's sums are gauges, though their names end in ``_total``."""
+        return "counter" if self.names_of is NamesOf.OWN and self.name.endswith("_total") else "gauge"
 
 
 _GROUP = ("group_id",)

@@ -42,9 +42,7 @@ def lag_metric_lines(report: LagReport, figures: SamplingFigures, names: Collect
     lines: list[str] = []
     for family in FAMILIES:
         if family.names_of in names or family.names_of is NamesOf.OWN:
-            kind = "counter" if family.name.endswith("_total") and family.names_of is NamesOf.OWN else "gauge"
-            samples = page.samples(family)
-            lines += metric_lines(family.name, kind, family.help, samples)
+            lines += metric_lines(family.name, family.kind, family.help, page.samples(family))
     return lines
 
 

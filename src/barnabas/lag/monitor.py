@@ -6,12 +6,13 @@ In Kafka: no counterpart; kminion and Burrow are such processes.
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
+from barnabas.base.excerpts import some_of
 from barnabas.base.ids import TopicPartition
 from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.client.errors import ClientError
 from barnabas.lag.history import HistoryError, LagHistory
 from barnabas.lag.reader import find_record_times, find_times, read_sample, refused_topics
-from barnabas.lag.standing import GroupStanding, next_standing, with_standing
+from barnabas.lag.standing import GroupStanding, with_standings
 from barnabas.lag.tracker import LagTracker
 from barnabas.lag.values import LagReport
 
@@ -73,13 +74,9 @@ class LagMonitor:
     def _remember(self, report: LagReport) -> LagReport:
         if self._history is not None:
             return self._history.add(report)
-        groups = []
-        for group in report.groups:
-            standing = next_standing(self._standings.get(group.group), group, report.at_ms)
-            if standing is not None and not group.problem:
-                self._standings[group.group] = standing
-            groups.append(with_standing(group, standing))
-        return replace(report, groups=groups)
+        report, changed = with_standings(report, self._standings)
+        self._standings |= changed
+        return report
 
     def _restore(self, cluster: str, now_ms: int) -> list[str]:
         if self._history is None or self._restored == cluster:
@@ -113,8 +110,7 @@ def _notes(
     """What would make times more exact."""
     notes = []
     if topics := refused_topics(unread):
-        named = ", ".join(topics[:5]) + (f" and {len(topics) - 5} more" if len(topics) > 5 else "")
-        notes.append(f"no right to read {named}: times are interpolated there, and markers count as records")
+        notes.append(f"no right to read {some_of(topics)}: times are interpolated there, and markers count as records")
     reasons = {str(error) for error in failed.values()}
     notes += [f"times are less exact: {reason}" for reason in sorted(reasons)]
     return tuple(notes)

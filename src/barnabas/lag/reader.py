@@ -1,8 +1,8 @@
 """Read a sample of a cluster, and the times of records, over an `AdminConnection`.
 
-Each broker is asked at the same time for its own groups: one request lists them, one each fifty
-groups has their offsets and one their members; the leaders are asked for the bounds of all
-partitions together. What a broker refuses is a line of the sample, never an end of it.
+All brokers are asked at the same time, each for its own groups: one request lists them; for every
+fifty groups one request reads their offsets and one their members. The leaders are asked for the
+bounds of all their partitions together. What a broker refuses becomes a line of the sample.
 
 In Kafka: `Admin.listGroups`, `listConsumerGroupOffsets`, `listOffsets`, and `Consumer.poll` for
 timestamps.
@@ -12,7 +12,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import zip_longest
 from typing import TypeVar
 
+from barnabas.base.excerpts import some_of
 from barnabas.base.ids import TopicPartition
+from barnabas.client.admin.cluster_rights import may_describe_cluster
 from barnabas.client.admin.groups import GroupDescription, GroupListing, groups_in_part
 from barnabas.client.admin.many_groups import (
     CommittedOffsets,
@@ -31,9 +33,7 @@ from barnabas.client.network.deadline import sooner
 from barnabas.lag.samples import ClusterSample, FoundBounds, GroupSample
 from barnabas.lag.tracker import LagTracker
 from barnabas.lag.values import GroupKind
-from barnabas.security.acls import AclOperation
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
-from barnabas.wire.kafka.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 
 __all__ = ["find_record_times", "find_times", "read_sample", "refused_topics"]
 
@@ -41,7 +41,6 @@ T = TypeVar("T")
 
 _PROTOCOL_TYPES = ("consumer", "", "share", "streams")
 _CONSUMER = "consumer"
-_NOT_SAID = -(1 << 31)
 _QUESTIONS = 2
 """Times for each partition in one round."""
 _MOST_QUESTIONS = 4_000
@@ -63,7 +62,7 @@ def read_sample(
     coordinators = {group_id: found.coordinators[group_id] for group_id in listed}
     missing = [f"broker {broker_id}: {error}" for broker_id, error in sorted(found.unreachable.items())]
     if found.leaderless:
-        missing.append(f"groups in {_some(map(str, found.leaderless))}: no leader, and therefore no coordinator")
+        missing.append(f"groups in {some_of(found.leaderless)}: no leader, and therefore no coordinator")
     problems: dict[str, str] = {}
     for group_id in dict.fromkeys(named):
         if group_id not in listed:
@@ -95,12 +94,7 @@ def _unseen(connection: AdminConnection) -> tuple[str, ...]:
 
     A right to the cluster shows all groups; of topics nothing shows that some are left out.
     """
-    request = DescribeClusterRequest(include_cluster_authorized_operations=True)
-    try:
-        operations = connection.send(request, DescribeClusterResponse).cluster_authorized_operations
-    except RefusedError:
-        return ()
-    if operations == _NOT_SAID or operations >> AclOperation.DESCRIBE & 1:
+    if may_describe_cluster(connection) is not False:
         return ()
     return (
         "no right to describe the cluster: only groups that may be described are listed, "
@@ -175,8 +169,7 @@ def _ask_coordinator(
 def _described(
     connection: AdminConnection, broker_id: int, listed: list[GroupListing]
 ) -> dict[str, GroupDescription | RefusedError]:
-    """The members of groups: of those without one, as far as the list has their state, nothing is
-    asked."""
+    """The members of groups. A group that the list shows to be empty is not asked about."""
     new = [group.group_id for group in listed if group.type.lower() == _CONSUMER and group.state != "Empty"]
     classic = [
         group.group_id
@@ -272,10 +265,10 @@ def find_times(connection: AdminConnection, tracker: LagTracker) -> dict[TopicPa
 
 
 def find_record_times(connection: AdminConnection, tracker: LagTracker, most: int) -> dict[TopicPartition, ClientError]:
-    """Read the timestamps of up to ``most`` records that are read next, those first of which the
-    least is known. Returns what could not be read.
+    """Read the timestamps of up to ``most`` records that groups read next, the least known first.
+    Returns what could not be read.
 
-    Sees besides where nothing but transactions' markers is left.
+    It also finds where only transaction markers are left.
     """
     failed: dict[TopicPartition, ClientError] = {}
     left = tracker.records_wanted(most)
@@ -306,13 +299,7 @@ def _lines(reasons: Mapping[str, str], prefix: str = "") -> list[str]:
     names: dict[str, list[str]] = {}
     for name, reason in reasons.items():
         names.setdefault(reason, []).append(f"{prefix}{name}")
-    return [f"{_some(concerned)}: {reason}" for reason, concerned in names.items()]
-
-
-def _some(names: Iterable[str], most: int = 5) -> str:
-    listed = list(names)
-    more = len(listed) - most
-    return ", ".join(listed[:most]) + (f" and {more} more" if more > 0 else "")
+    return [f"{some_of(concerned)}: {reason}" for reason, concerned in names.items()]
 
 
 def refused_topics(failed: Mapping[TopicPartition, ClientError]) -> list[str]:

@@ -6,11 +6,13 @@ next one again. What happened between two samples is not known, however far they
 In Kafka: no counterpart; Burrow's notifier keeps the start of an incident.
 """
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
-from barnabas.lag.values import GroupLag, LagState
+from barnabas.lag.values import GroupLag, LagReport, LagState
 
-__all__ = ["GroupStanding", "next_standing", "with_standing"]
+__all__ = ["GroupStanding", "next_standing", "with_standings"]
 
 
 class GroupStanding(NamedTuple):
@@ -35,19 +37,23 @@ def next_standing(before: GroupStanding | None, group: GroupLag, now_ms: int) ->
     return before._replace(last_zero_ms=last_zero_ms, seen_ms=max(now_ms, before.seen_ms))
 
 
-def with_standing(group: GroupLag, standing: GroupStanding | None) -> GroupLag:
-    """The group with what is remembered of it."""
+def with_standings(report: LagReport, known: Mapping[str, GroupStanding]) -> tuple[LagReport, dict[str, GroupStanding]]:
+    """The report with what is remembered of its groups, and what is to be remembered now, by group.
+
+    A group that could not be read changes nothing of what is remembered of it."""
+    groups, changed = [], {}
+    for group in report.groups:
+        standing = known.get(group.group)
+        if not group.problem:
+            standing = next_standing(standing, group, report.at_ms)
+            if standing is not None:
+                changed[group.group] = standing
+        groups.append(_with_standing(group, standing))
+    return replace(report, groups=groups), changed
+
+
+def _with_standing(group: GroupLag, standing: GroupStanding | None) -> GroupLag:
     if standing is None:
         return group
     since_ms = standing.since_ms if standing.state is group.state else None
-    return GroupLag(
-        group.group,
-        group.kind,
-        group.group_state,
-        group.members,
-        group.partitions,
-        group.state,
-        since_ms,
-        standing.last_zero_ms,
-        group.problem,
-    )
+    return replace(group, since_ms=since_ms, last_zero_ms=standing.last_zero_ms)

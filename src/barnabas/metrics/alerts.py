@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from barnabas.broker.monitoring.metric_names import BrokerMetrics
 from barnabas.coordination.core.metric_table import CoordinationMetrics
+from barnabas.lag.values import LagState
 from barnabas.metrics.catalog import TARGET_UP, lag_metric
 from barnabas.mirror.metric_names import MirrorMetrics
 from barnabas.net.process_metrics import ProcessMetrics
@@ -277,7 +278,7 @@ ALERTS = (
             ),
             Alert(
                 "BarnabasGroupStopped",
-                f'{_GROUP_STATE}{{state=~"stopped|stalled"}} == 1',
+                f'{_GROUP_STATE}{{state=~"{LagState.STOPPED}|{LagState.STALLED}"}} == 1',
                 "5m",
                 "critical",
                 "Group {{ $labels.group }} reads nothing ({{ $labels.state }})",

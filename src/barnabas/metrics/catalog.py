@@ -14,7 +14,7 @@ from barnabas.broker.groups.group import GroupState
 from barnabas.broker.monitoring.metric_names import BrokerMetrics, group_state_metric
 from barnabas.client.librdkafka.metric_names import CONSUMER_METRICS, PRODUCER_METRICS, ClientMetric
 from barnabas.coordination.core.metric_table import CoordinationMetrics
-from barnabas.lag.metric_names import FAMILIES, MetricFamily, NamesOf
+from barnabas.lag.metric_names import FAMILIES, MetricFamily
 from barnabas.mirror.metric_names import MirrorMetrics
 from barnabas.net.process_metrics import ProcessMetrics
 from barnabas.net.web_figures import WebMetrics
@@ -38,8 +38,7 @@ _PROCESS = metrics_in(ProcessMetrics)
 
 
 def _of_family(family: MetricFamily) -> Metric:
-    is_counter = family.names_of is NamesOf.OWN and family.name.endswith("_total")
-    return Metric(family.name, "counter" if is_counter else "gauge", family.help, family.labels)
+    return Metric(family.name, family.kind, family.help, family.labels)
 
 
 def _of_client(metrics: Iterable[ClientMetric]) -> tuple[Metric, ...]:

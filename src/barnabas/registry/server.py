@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Self
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.network import ALL_ADDRESSES
 from barnabas.base.settings import Values
 from barnabas.net.metrics_address import METRICS_ADDRESS
 from barnabas.net.ssl_contexts import SslSettings, client_context
@@ -29,8 +30,6 @@ from barnabas.security.key_stores import KeyStore
 __all__ = ["RegistryServer"]
 
 logger = logging.getLogger(__name__)
-
-_EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104  # what is listened on, as the settings say
 
 
 def _leader_tls(values: Values) -> ssl.SSLContext:
@@ -80,7 +79,7 @@ class RegistryServer:
     def url(self) -> str:
         """The address of the first listener, for clients on this machine."""
         listener = self._settings.listeners[0]
-        host = "127.0.0.1" if listener.host in _EVERYWHERE else listener.host
+        host = "127.0.0.1" if listener.host in ALL_ADDRESSES else listener.host
         return f"{listener.scheme}://{f'[{host}]' if ':' in host else host}:{self.ports[0]}"
 
     async def start(self) -> None:
@@ -119,7 +118,7 @@ class RegistryServer:
             for listener, port in zip(settings.listeners, self.ports, strict=True)
             if listener.scheme == scheme
         )
-        host = settings.host_name or (socket.getfqdn() if listener.host in _EVERYWHERE else listener.host)
+        host = settings.host_name or (socket.getfqdn() if listener.host in ALL_ADDRESSES else listener.host)
         return RegistryIdentity(host, settings.host_port or port, settings.store.is_eligible, scheme)
 
     async def wait_failed(self) -> BarnabasError:

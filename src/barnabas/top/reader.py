@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from barnabas.base.errors import BarnabasError, CorruptDataError
 from barnabas.base.ids import TopicPartition
 from barnabas.client.admin.batches import fetched_records
+from barnabas.client.admin.cluster_rights import may_describe_cluster
 from barnabas.client.admin.offsets import EARLIEST, LATEST, FoundOffset, offsets_in_part
 from barnabas.client.admin.topics import TopicDescription, described_topics
 from barnabas.client.cluster.admin_connection import AdminConnection, ClusterDescription
@@ -31,7 +32,6 @@ from barnabas.lag.values import GroupLag
 from barnabas.mirror.link_records import LinkHeartbeat
 from barnabas.mirror.replication_policy import HEARTBEATS
 from barnabas.net.prometheus_text import MetricsPage
-from barnabas.security.acls import AclOperation
 from barnabas.top.sources import PageAddress, TopSources, broker_of_page, flow_of_page
 from barnabas.top.values import (
     BrokerFigures,
@@ -45,7 +45,6 @@ from barnabas.top.values import (
     figures_of_page,
 )
 from barnabas.wire.kafka.errors import KafkaError
-from barnabas.wire.kafka.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from barnabas.wire.kafka.messages.metadata import MetadataResponse
 from barnabas.wire.kafka.records.batch_header import read_headers
 from barnabas.wire.kafka.records.records import read_records
@@ -274,13 +273,10 @@ class ClusterReader:
 
     def _ask_for_rights(self) -> bool | None:
         """Whether the user may describe the cluster; None where brokers do not say it."""
-        request = DescribeClusterRequest(include_cluster_authorized_operations=True)
         try:
-            answer = self._connection.send(request, DescribeClusterResponse)
-        except (KafkaError, ClientError):
+            return may_describe_cluster(self._connection)
+        except ClientError:
             return None
-        rights = answer.cluster_authorized_operations
-        return None if answer.error_code or rights < 0 else bool(rights >> AclOperation.DESCRIBE & 1)
 
     # What is beside the cluster
 

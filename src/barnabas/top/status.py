@@ -9,8 +9,6 @@ from barnabas.top.values import BrokerState
 
 __all__ = ["keys_text", "status_lines"]
 
-_OLD_S = 2.0
-
 
 def status_lines(
     navigation: Navigation, seen: Seen | None, every_s: float, error: str, now_ms: int, width: int

@@ -45,7 +45,6 @@ class BrokerFigures:
 
     bytes_in: float | None = None
     bytes_out: float | None = None
-    records_in: float | None = None
     cpu_s: float | None = None
     memory_bytes: float | None = None
     connections: float | None = None
@@ -61,7 +60,6 @@ def figures_of_page(page: MetricsPage) -> BrokerFigures:
     return BrokerFigures(
         bytes_in=page.value(f"{_TOPICS}bytesin_total"),
         bytes_out=page.value(f"{_TOPICS}bytesout_total"),
-        records_in=page.value(f"{_TOPICS}messagesin_total"),
         cpu_s=page.value("process_cpu_seconds_total"),
         memory_bytes=page.value("process_resident_memory_bytes"),
         connections=sum(connections) if connections else None,

@@ -3,6 +3,8 @@ evidence and the command that mends it.
 
 0 when nothing is wrong, 1 when something is, 3 when the cluster cannot be read, or when nothing is
 wrong in what could be read while something could not.
+
+In Kafka: no counterpart; its tools each show one piece of this.
 """
 
 import argparse
@@ -109,7 +111,6 @@ def _read(given: argparse.Namespace, rules: Sequence[DoctorRule]) -> Evidence:
             admin_servers=[ConnectString.parse(each).servers[0] for each in given.admin_servers],
             coordination_network=SocketNetwork if access is None else access.network,
             coordination_login=None if access is None else access.new_sasl_client,
-            client_properties=properties_file(given.command_config),
             over_s=given.over,
         )
         return read_evidence(sources, (*_NEEDED, *(kind for rule in rules for kind in rule.takes)))

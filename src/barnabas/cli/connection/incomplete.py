@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.excerpts import some_of
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.output.colours import print_warning
 from barnabas.cli.output.exit_codes import INCOMPLETE
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["Gaps", "without_deleted"]
 
 _MAX_LINES = 10
-_MAX_NAMES = 5
 
 
 class Gaps:
@@ -57,7 +57,7 @@ class Gaps:
         """Partitions of the groups' own topic without a leader."""
         names = [str(topic_partition) for topic_partition in leaderless]
         if names:
-            self.add(f"groups in {_some(names)} are not shown: no leader, and therefore no coordinator")
+            self.add(f"groups in {some_of(names)} are not shown: no leader, and therefore no coordinator")
 
     @property
     def lines(self) -> list[str]:
@@ -83,7 +83,7 @@ class Gaps:
         for broker_id, error in sorted(unreachable.items()):
             names = unanswered.pop(str(error), {})
             form = unreached if names else "broker {broker_id}: {error}"
-            lines.append(form.format(broker_id=broker_id, error=error, names=_some(list(names))))
+            lines.append(form.format(broker_id=broker_id, error=error, names=some_of(names)))
         leaderless = list(self._leaderless.values())
         more = len(leaderless) - _MAX_LINES
         return [
@@ -91,7 +91,7 @@ class Gaps:
             *self._lines,
             *leaderless[:_MAX_LINES],
             *([f"{more} more partitions have no leader"] if more > 0 else ()),
-            *(f"{_some(list(names))}: {reason}" for reason, names in unanswered.items()),
+            *(f"{some_of(names)}: {reason}" for reason, names in unanswered.items()),
         ]
 
 
@@ -103,10 +103,3 @@ def without_deleted(outcomes: Mapping[TopicPartition, object]) -> dict[TopicPart
         for topic_partition, outcome in outcomes.items()
         if not isinstance(outcome, UnknownTopicError)
     }
-
-
-def _some(names: list[str]) -> str:
-    """``a, b, c and 7 more``."""
-    more = len(names) - _MAX_NAMES
-    shown = ", ".join(names[:_MAX_NAMES])
-    return f"{shown} and {more} more" if more > 0 else shown

@@ -1,9 +1,13 @@
 """What else a cluster of ``barnabas up`` shows on this machine: the ports of its brokers' metrics.
 
-They stand in the brokers' files, which are the user's to change."""
+They stand in the brokers' files, which are the user's to change.
+
+Kafka has no counterpart.
+"""
 
 from pathlib import Path
 
+from barnabas.base.network import ALL_ADDRESSES
 from barnabas.base.settings import read_properties
 from barnabas.cli.machine.clusters import LocalCluster
 from barnabas.cli.machine.server_names import broker_config
@@ -11,7 +15,6 @@ from barnabas.cli.machine.server_names import broker_config
 __all__ = ["metrics_addresses", "serves"]
 
 _METRICS = "metrics.http.address"
-_ALL_ADDRESSES = ("", "0.0.0.0", "::", "[::]")  # noqa: S104  # read, not opened
 _MOST_BROKERS = 1000
 
 
@@ -37,5 +40,6 @@ def metrics_addresses(cluster: LocalCluster) -> dict[int, tuple[str, int]]:
         host, _, port = texts.get(_METRICS, "").strip().rpartition(":")
         broker_id = texts.get("broker.id", str(number)).strip()
         if port.isdecimal() and broker_id.isdecimal():
-            found[int(broker_id)] = ("127.0.0.1" if host in _ALL_ADDRESSES else host.strip("[]"), int(port))
+            host = host.strip("[]")
+            found[int(broker_id)] = ("127.0.0.1" if host in ALL_ADDRESSES else host, int(port))
     return found

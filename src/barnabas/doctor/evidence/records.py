@@ -36,7 +36,6 @@ class RecordTimesPart(EvidencePart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HangingTransactionsPart(EvidencePart):
-    """Transactions open for longer than ``older_than_ms``, that no coordinator will end."""
+    """Open transactions that no coordinator will end."""
 
     hanging: tuple[HangingTransaction, ...]
-    older_than_ms: int

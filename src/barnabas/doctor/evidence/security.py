@@ -22,17 +22,13 @@ class CertificateView:
 
 @dataclass(frozen=True, slots=True)
 class ShownChain:
-    """What a server showed in its TLS handshake, its own certificate first.
-
-    ``is_whole`` is False where this Python shows the first certificate only."""
+    """What a server showed in its TLS handshake, its own certificate first."""
 
     server: str
     """``broker 1`` or ``coordination server``."""
     address: str
     listener: str
-    broker_id: int | None
     chain: tuple[CertificateView, ...]
-    is_whole: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 
+from barnabas.base.network import ALL_ADDRESSES
 from barnabas.client.errors import ClientError
 from barnabas.client.network.metrics_page import read_metrics_page
 from barnabas.doctor.evidence.clocks import ClockReading, ClocksPart
@@ -26,7 +27,6 @@ from barnabas.net.prometheus_text import MetricsPage
 __all__ = ["MetricsPagesPart", "read_clocks", "read_metrics_pages", "read_unserved_requests"]
 
 _PAGE_S = 1.0
-_ALL_ADDRESSES = ("", "0.0.0.0", "::")  # noqa: S104 (compared only)
 _UNSERVED = "barnabas_unserved_requests_total"
 _HALF_SECOND_MS = 500
 _CLOCK = "barnabas_wall_clock_seconds"
@@ -66,7 +66,7 @@ def read_metrics_pages(reading: ClusterReading) -> MetricsPagesPart:
             continue
         host, _, port = entry.value.rpartition(":")
         if port.isdecimal() and int(port):
-            place = views[broker_id].host if host.strip("[]") in _ALL_ADDRESSES else host.strip("[]")
+            place = views[broker_id].host if host.strip("[]") in ALL_ADDRESSES else host.strip("[]")
             places[broker_id] = (place, int(port))
         else:
             reason = "the port of metrics.http.address is not known"

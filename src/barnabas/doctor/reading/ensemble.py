@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.base.network import ALL_ADDRESSES
 from barnabas.base.randomness import new_random
 from barnabas.client.network.server_status import ServerStatus, ServingState, statuses_of
 from barnabas.coordination.client import BlockingClient, ConnectString
@@ -144,7 +145,7 @@ def _unnamed(servers: Sequence[tuple[str, int]], members: Sequence[MemberLine]) 
     for each in members:
         host, _, port = (each.client_address or "").rpartition(":")
         place = (host.strip("[]"), int(port or 0))
-        if host and host not in ("0.0.0.0", "[::]", "::") and place not in servers:  # noqa: S104 (compared only)
+        if place[0] not in ALL_ADDRESSES and place not in servers:
             found.append(place)
     return found
 

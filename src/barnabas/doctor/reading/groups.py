@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Mapping
 
 from barnabas.base.ids import TopicPartition
+from barnabas.client.admin.cluster_rights import may_describe_cluster
 from barnabas.client.admin.groups import (
     GroupDescription,
     GroupsFound,
@@ -23,9 +24,6 @@ from barnabas.doctor.evidence.cluster import MomentPart
 from barnabas.doctor.evidence.groups import STILL_MS, GroupPartition, GroupsPart, GroupView, RebalancesPart
 from barnabas.doctor.evidence.part import Absent, Gap, Why
 from barnabas.doctor.reading.registration import ClusterReading, absent_for, reads
-from barnabas.security.acls import AclOperation
-from barnabas.wire.kafka.errors import KafkaError
-from barnabas.wire.kafka.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 
 __all__ = ["read_consumer_groups", "read_rebalances"]
 
@@ -77,12 +75,7 @@ def _gaps_of_list(connection: AdminConnection, listed: GroupsFound) -> list[Gap]
     if listed.leaderless:
         reason = f"{len(listed.leaderless)} partitions of __consumer_offsets have no leader, and so no coordinator"
         gaps.append(Gap("some groups", Absent(Why.UNREACHABLE, reason)))
-    request = DescribeClusterRequest(include_cluster_authorized_operations=True)
-    try:
-        allowed = connection.send(request, DescribeClusterResponse).cluster_authorized_operations
-    except KafkaError:
-        return gaps  # a broker before Kafka 2.8 does not say
-    if allowed >= 0 and not allowed >> AclOperation.DESCRIBE.value & 1:
+    if may_describe_cluster(connection) is False:
         reason = f"the right {_ALL_RIGHT} is missing, and without it only groups that the user may describe are listed"
         gaps.append(Gap("other groups", Absent(Why.NO_RIGHT, reason)))
     return gaps

@@ -153,6 +153,5 @@ def read_hanging_transactions(reading: ClusterReading) -> HangingTransactionsPar
         hanging=tuple(
             each for each in candidates if each.topic_partition not in expected.get(each.producer.producer_id, ())
         ),
-        older_than_ms=older_than_ms,
         gaps=tuple(Gap(subject, absent) for subject, absent in gaps.items()),
     )

@@ -3,7 +3,7 @@
 In Kafka: the calls of `Admin`, each of which fails alone.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, get_type_hints
 
@@ -35,8 +35,6 @@ class Sources:
     """How sessions of the coordination service connect: in the clear, or with TLS."""
     coordination_login: Callable[[], SaslClient] | None = None
     """Who they are, for SASL."""
-    client_properties: Mapping[str, str] | None = None
-    """Of the command's connection."""
     over_s: float = 0.0
     """How long to wait between two readings of what grows; 0 for one reading."""
 

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from barnabas.base.errors import CorruptDataError
+from barnabas.base.network import ALL_ADDRESSES
 from barnabas.client.admin.acls import AclFilter, describe_acls
 from barnabas.client.errors import RefusedError
 from barnabas.client.network.deadline import Deadline
@@ -25,14 +26,12 @@ __all__ = ["read_acls", "read_certificates"]
 
 _HANDSHAKE_S = 1.0
 _MAX_THREADS = 32
-_ALL_ADDRESSES = ("", "0.0.0.0", "::")  # noqa: S104 (compared only)
 
 
 class _Place(NamedTuple):
     """A listener with TLS."""
 
     server: str
-    broker_id: int | None
     listener: str
     host: str
     port: int
@@ -63,13 +62,13 @@ def _listeners(reading: ClusterReading) -> list[_Place]:
     """The listeners of the brokers' properties."""
     views = reading.require(BrokersPart).views
     return [
-        _Place(f"broker {broker_id}", broker_id, each.name, host, port)
+        _Place(f"broker {broker_id}", each.name, host, port)
         for broker_id, entries in reading.require(BrokerConfigsPart).entries.items()
         for each in listeners_of(entries)
         if each.has_tls
         for host, port in [
             (
-                views[broker_id].host if each.host in _ALL_ADDRESSES else each.host,
+                views[broker_id].host if each.host in ALL_ADDRESSES else each.host,
                 each.port or views[broker_id].port,
             )
         ]
@@ -84,25 +83,24 @@ def _chain(place: _Place, deadline: Deadline) -> ShownChain | Absent:
         with open_socket((place.host, place.port), deadline) as plain:
             plain.settimeout(deadline.left_s(at_least=0.01))
             with context.wrap_socket(plain, server_hostname=place.host) as shown:
-                certificates, is_whole = _shown(shown)
+                certificates = _shown(shown)
         fields = [read_certificate(each) for each in certificates]
     except (OSError, CorruptDataError) as error:
         return Absent(Why.UNREACHABLE, f"no TLS handshake with {place.address}: {error}")
     chain = tuple(CertificateView(each.subject, each.not_before_ms, each.not_after_ms) for each in fields)
-    return ShownChain(place.server, place.address, place.listener, place.broker_id, chain, is_whole)
+    return ShownChain(place.server, place.address, place.listener, chain)
 
 
-def _shown(shown: ssl.SSLSocket) -> tuple[list[bytes], bool]:
-    """The certificates in DER, and whether it is the whole chain: Python shows that from 3.13 on,
-    and before by an attribute that is not public."""
+def _shown(shown: ssl.SSLSocket) -> list[bytes]:
+    """The certificates in DER. Python shows the whole chain from 3.13 on, and before that by an
+    attribute that is not public; without it, only the server's own is seen."""
     own = shown.getpeercert(binary_form=True)
     chain: Any = getattr(shown, "get_unverified_chain", None) or getattr(
         getattr(shown, "_sslobj", None), "get_unverified_chain", None
     )
     if chain is not None:
-        found = [each if isinstance(each, bytes) else ssl.PEM_cert_to_DER_cert(each.public_bytes()) for each in chain()]
-        return found, True
-    return [own] if own else [], False
+        return [each if isinstance(each, bytes) else ssl.PEM_cert_to_DER_cert(each.public_bytes()) for each in chain()]
+    return [own] if own else []
 
 
 @reads(right="Describe on the cluster")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from barnabas.doctor.evidence.requests import UnservedRequest, UnservedRequestsPart
 from barnabas.doctor.finding import Danger, Finding
 from barnabas.doctor.rules.registration import rule
-from barnabas.doctor.words import some
+from barnabas.doctor.words import first_lines, some
 
 __all__ = ["clients_of_old_message_formats", "clients_of_old_protocols"]
 
@@ -59,8 +59,7 @@ def _found(
                 lines.append(
                     f"broker {broker_id}: {count} {each.request} requests in version {each.version} were refused"
                 )
-    more = len(lines) - _MOST_LINES
-    return (*lines[:_MOST_LINES], *([f"and {more} more"] if more > 0 else ())), tuple(names)
+    return first_lines(lines, _MOST_LINES), tuple(names)
 
 
 def _has_old_format(request: UnservedRequest) -> bool:

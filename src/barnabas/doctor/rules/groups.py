@@ -24,7 +24,7 @@ from barnabas.doctor.evidence.groups import (
 )
 from barnabas.doctor.finding import Danger, Finding, MendingCommand
 from barnabas.doctor.rules.registration import rule
-from barnabas.doctor.words import counted, some
+from barnabas.doctor.words import counted, first_lines, some
 from barnabas.lag.judge import NOT_KNOWN, STATES, MemberPresence, SampleWindow, judge
 from barnabas.lag.values import LagState
 
@@ -47,16 +47,15 @@ _MINUTE_MS = 60_000
 _DEFAULT_RETENTION_MINUTES = 10_080
 _STABLE, _EMPTY = "Stable", "Empty"
 _GROUPS = "consumer-groups"
+_MOST_LINES = 5
 
 
 def _describe(group_ids: Iterable[str]) -> MendingCommand:
     return MendingCommand.of(_GROUPS, "--describe", *(word for each in group_ids for word in ("--group", each)))
 
 
-def _lines(lines: Iterable[str], most: int = 5) -> tuple[str, ...]:
-    found = list(lines)
-    more = len(found) - most
-    return (*found[:most], f"and {more} more") if more > 0 else tuple(found)
+def _lines(lines: Iterable[str]) -> tuple[str, ...]:
+    return first_lines(lines, _MOST_LINES)
 
 
 @rule(
@@ -77,7 +76,7 @@ def group_stands_still(groups: GroupsPart, history: GroupHistoryPart, moment: Mo
     if found:
         yield Finding(
             tuple(f"group {each}" for each in found),
-            f"{counted(len(found), 'group with members does', 'groups with members do')} not get on: {some(found)}. "
+            f"{counted(len(found), 'group with members makes', 'groups with members make')} no progress: {some(found)}. "
             "Their offsets stand still while records wait.",
             _lines(line for lines in found.values() for line in lines),
             (_describe(found), "look at the log of the member that has the partition; restart it if it hangs"),

@@ -11,7 +11,7 @@ from barnabas.doctor.evidence.cluster import BrokersPart, TopicsPart
 from barnabas.doctor.evidence.configs import BrokerConfigsPart, setting_number
 from barnabas.doctor.finding import Danger, Finding, MendingCommand
 from barnabas.doctor.rules.registration import rule
-from barnabas.doctor.words import some
+from barnabas.doctor.words import first_lines, some
 
 __all__ = [
     "brokers_differ",
@@ -263,6 +263,4 @@ def _by_broker(values: Mapping[int, str]) -> str:
 
 
 def _lines(found: Mapping[str, str]) -> tuple[str, ...]:
-    lines = [f"{name}: {text}" for name, text in found.items()]
-    more = len(lines) - _MOST_LINES
-    return (*lines[:_MOST_LINES], *([f"and {more} more"] if more > 0 else ()))
+    return first_lines((f"{name}: {text}" for name, text in found.items()), _MOST_LINES)
