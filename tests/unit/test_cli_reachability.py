@@ -24,6 +24,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "tail": ("t", "--bootstrap-server", "BROKER"),
     "cat": ("-L", "-b", "BROKER"),
     "groups": ("list", "--bootstrap-server", "BROKER"),
+    "lag": ("--bootstrap-server", "BROKER"),
     "topics": ("--list", "--bootstrap-server", "BROKER"),
     "console-producer": ("--topic", "t", "--bootstrap-server", "BROKER"),
     "console-consumer": ("--topic", "t", "--bootstrap-server", "BROKER"),
@@ -62,7 +63,7 @@ WITHOUT_BROKERS = {
     *("zookeeper-server-start", "zookeeper-server-stop", "zookeeper-shell", "zookeeper-status", "zookeeper-dump"),
     *("registry", "rest"),  # servers: they say it in their log
     # Files, or other commands.
-    *("dump-log", "lost-records", "context", "completion", "shims", "run-class"),
+    *("dump-log", "lost-records", "context", "completion", "shims", "run-class", "metrics"),
     "pipeline",  # tests/spark: it needs Spark
 }
 OWN_TIMEOUT = {"console-producer", "consumer-groups", "console-consumer", "reassign-partitions", "consumer-perf-test"}
