@@ -132,6 +132,18 @@ def test_dashboards_are_files_that_grafana_imports(tmp_path: Path, capsys: pytes
             assert panel["type"] == "row" or all(each["expr"] and each["datasource"] for each in panel["targets"])
 
 
+def test_a_file_that_somebody_changed_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Beside the new one, and said so; the same file again is no news."""
+    mine = tmp_path / "barnabas.rules.yml"
+    mine.write_text("groups: []\n")
+    for warning in ("kept as", ""):
+        assert main(["metrics", "rules", str(tmp_path)]) == 0
+        assert warning in capsys.readouterr().err
+        assert (tmp_path / "barnabas.rules.yml.old").read_text() == "groups: []\n"
+        assert "BarnabasBrokerDown" in mine.read_text()
+    assert capsys.readouterr().err == ""
+
+
 def test_the_list_has_every_metric_of_every_server(capsys: pytest.CaptureFixture[str]) -> None:
     """For programs, with kind, labels and help."""
     assert main(["metrics", "list", "--output", "json"]) == 0

@@ -81,6 +81,15 @@ def test_each_column_with_wrong_values_keeps_its_first_example() -> None:
     assert progress.totals.bad == {"column price": 15}
 
 
+def test_a_flow_with_nothing_to_read_does_not_stand_still() -> None:
+    """Spark reports no progress while it is idle: its last success is then."""
+    shown: list[float | None] = []
+    progress = Progress([], lambda totals: shown.append(totals.last_success_s))
+    progress.update({**report(0, 3, 3, 3), "timestamp": "2026-01-01T00:00:00.000Z"})
+    progress.note_idle("2026-01-01T00:20:00.000Z")
+    assert shown[1] == (shown[0] or 0) + 1200
+
+
 def test_the_lag_is_unknown_until_spark_has_looked_at_the_topics() -> None:
     """The first report after a restart has no ends of the topics: that is no lag of 0."""
     progress = Progress([], lambda _: None)

@@ -5,13 +5,16 @@ In Kafka: no command; its distributions of others bring such files.
 """
 
 import argparse
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.files import OsFiles
 from barnabas.cli.options.helpful_parser import HelpfulParser
 from barnabas.cli.options.tool_parser import ToolParser, add_output_option
+from barnabas.cli.output.colours import print_warning
 from barnabas.cli.output.tables import aligned, print_json
 from barnabas.cli.output.terminal import print
 from barnabas.metrics.alerts import ALERTS
@@ -37,7 +40,9 @@ def main(argv: list[str]) -> int:
     ):
         written = actions.add_parser(name, help=f"write {what}")
         written.add_argument(
-            "directory", metavar="DIR", help="the folder, which is made; files of the names are replaced"
+            "directory",
+            metavar="DIR",
+            help="the folder, which is made; a file of the name that differs is kept as NAME.old",
         )
     given = parser.parse_args(argv)
     if given.action == "list":
@@ -74,7 +79,7 @@ def _write(directory: Path, files: Mapping[str, str]) -> int:
     try:
         directory.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
-            (directory / name).write_text(text, encoding="utf-8")
+            _replace(directory / name, text.encode())
     except OSError as error:
         raise BarnabasError(
             f"{error.filename or directory} cannot be written: {error.strerror}; choose another folder"
@@ -82,3 +87,13 @@ def _write(directory: Path, files: Mapping[str, str]) -> int:
     for name in files:
         print(directory / name)
     return 0
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Write it whole or not at all. What stood there with other content, which may be somebody's
+    work, is kept beside."""
+    if path.exists() and path.read_bytes() != data:
+        kept = path.with_name(f"{path.name}.old")
+        shutil.copy2(path, kept)
+        print_warning(f"{path} had other content, which is kept as {kept}")
+    OsFiles().write_atomically(str(path), data)

@@ -21,9 +21,12 @@ class ProgressListener(StreamingQueryListener):
     def __init__(self, query_name: str, progress: Progress) -> None:
         self._query_name = query_name
         self._progress = progress
+        self._run_id: object = None
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802  # Spark's name
-        """Nothing to do: the run itself starts the query."""
+        """The run itself starts the query: only its run's id, by which it is known while idle."""
+        if event.name == self._query_name:
+            self._run_id = event.runId
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802  # Spark's name
         """After every micro-batch, on Spark's listener thread, where an exception
@@ -36,7 +39,9 @@ class ProgressListener(StreamingQueryListener):
             logger.exception("a progress report could not be read")
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802  # Spark's name
-        """Nothing to do: no news, no progress."""
+        """While nothing is to be read, each ten seconds, in place of progress."""
+        if event.runId == self._run_id:
+            self._progress.note_idle(event.timestamp)
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802  # Spark's name
         """Nothing to do: the run itself waits for the end."""

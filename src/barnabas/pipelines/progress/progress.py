@@ -226,6 +226,12 @@ class Progress:
             self._moved(end)
             self._show(totals)
 
+    def note_idle(self, timestamp: str) -> None:
+        """At this time, in ISO 8601, Spark had nothing to read: the flow does not stand still."""
+        with self._lock:
+            self.totals.last_success_s = datetime.fromisoformat(timestamp).timestamp()
+            self._show(self.totals)
+
     def _offsets(self, report: Mapping[str, Any], which: str) -> dict[str, Offsets]:
         """The offsets of all sources, for each cluster."""
         sources = [_offsets(source.get(which)) for source in report["sources"]]
