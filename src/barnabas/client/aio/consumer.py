@@ -96,6 +96,14 @@ class AsyncConsumer(ConsumerCalls[K, V]):
     position = direct(Consumer.position)
     """The offset of each partition's next record to be handed out; None before the first."""
 
+    metrics = direct(Consumer.metrics)
+    """The consumer's figures by Kafka's names, as of the last report."""
+
+    @property
+    def metrics_port(self) -> int | None:
+        """The port of ``metrics.http.address``; None without one."""
+        return self.blocking.metrics_port
+
     @property
     def last_problem(self) -> ClientError | None:
         """The last problem with a broker, such as a refused connection."""

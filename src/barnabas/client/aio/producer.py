@@ -16,6 +16,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from barnabas.client.aio.calls import ProducerCalls
 from barnabas.client.codecs import Serializer
 from barnabas.client.errors import ClientError
+from barnabas.client.librdkafka.statistics import MetricName
 from barnabas.client.producer.producer import CLOSE_TIMEOUT_S, Producer
 from barnabas.client.records import Delivery, Headers
 from barnabas.client.type_variables import K_contra, V_contra
@@ -78,6 +79,15 @@ class AsyncProducer(ProducerCalls[K_contra, V_contra]):
     def dropped(self) -> int:
         """Records that found no room in the queue within ``queue.enqueue.timeout.ms``."""
         return self.blocking.dropped
+
+    def metrics(self) -> dict[MetricName, float]:
+        """The producer's figures by Kafka's names, as of the last report."""
+        return self.blocking.metrics()
+
+    @property
+    def metrics_port(self) -> int | None:
+        """The port of ``metrics.http.address``; None without one."""
+        return self.blocking.metrics_port
 
     async def submit(
         self,

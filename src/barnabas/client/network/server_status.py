@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
-from barnabas.base.errors import BarnabasError
+from barnabas.client.errors import ProtocolError
 from barnabas.client.network.deadline import Deadline
 from barnabas.client.network.sockets import open_socket, receive_all, send_all
 
@@ -67,7 +67,7 @@ def statuses_of(servers: Sequence[tuple[str, int]], deadline: Deadline) -> list[
 def server_status(server: tuple[str, int], deadline: Deadline) -> ServerStatus:
     """The status of one server.
 
-    Raises `BarnabasError` for an answer that is too long to be a server's."""
+    Raises `ProtocolError` for an answer that is too long to be a server's."""
     address = f"{server[0]}:{server[1]}"
     try:
         text = ask_word(server, b"srvr", deadline)
@@ -129,10 +129,10 @@ def _zxid(text: str) -> str | None:
 def ask_word(server: tuple[str, int], word: bytes, deadline: Deadline) -> str:
     """The answer to a four-letter word.
 
-    Raises `OSError`, and `BarnabasError` for an answer that is too long to be a server's."""
+    Raises `OSError`, and `ProtocolError` for an answer that is too long to be a server's."""
     with open_socket(server, deadline) as asking:
         send_all(asking, word, deadline)
         answer = receive_all(asking, _MAX_ANSWER_BYTES, deadline)
     if len(answer) > _MAX_ANSWER_BYTES:
-        raise BarnabasError(f"{server[0]}:{server[1]} does not answer as a coordination server")
+        raise ProtocolError(f"{server[0]}:{server[1]} does not answer as a coordination server")
     return answer.decode("utf-8", "replace")
