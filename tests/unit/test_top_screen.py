@@ -34,11 +34,11 @@ class Readings:
 
     def __init__(self) -> None:
         self.permits = threading.Semaphore(0)
-        self.next: Snapshot | BarnabasError = snapshot(1)
+        self.next: Snapshot | Exception = snapshot(1)
 
     def read(self) -> Snapshot:
         self.permits.acquire()
-        if isinstance(self.next, BarnabasError):
+        if isinstance(self.next, Exception):
             raise self.next
         return self.next
 
@@ -209,3 +209,17 @@ def test_a_key_ends_it_while_a_reading_waits_for_a_broker(key: str, code: int) -
         await at.press(key)
 
     assert drive(work) == code
+
+
+def test_a_fault_in_reading_ends_the_screen_rather_than_freezing_it() -> None:
+    """What is no answer of the cluster is raised where it is seen."""
+
+    async def work(at: Driven) -> None:
+        at.readings.next = ZeroDivisionError("a fault")
+        at.readings.permits.release()
+        async with asyncio.timeout(WAIT_S):
+            while at.app.is_running:
+                await at.pilot.pause(0.01)
+
+    with pytest.raises(ZeroDivisionError, match="a fault"):
+        drive(work)

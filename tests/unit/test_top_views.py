@@ -140,6 +140,9 @@ def test_what_went_back_or_is_not_known_has_no_rate(before: int | None, now: int
     """A topic that was made again, or a partition whose leader did not answer."""
     rates = rates_between(snapshot(1000, before), snapshot(3000, now))
     assert ("orders", 0) not in rates.partitions
+    is_known = before is not None and now is not None
+    assert rates.topics.get("orders", 0.0) == (0.0 if is_known else None)
+    assert rates.led.get(1, 0.0) == (0.0 if is_known else None)
 
 
 def test_the_first_reading_has_the_requests_since_the_brokers_start() -> None:

@@ -65,7 +65,7 @@ class LagMonitor:
             report = self._remember(report)
         except HistoryError as error:
             problems.append(str(error))
-        if now_ms - self._saved_ms >= _SAVE_EACH_MS:
+        if not 0 <= now_ms - self._saved_ms < _SAVE_EACH_MS:  # or the clock was set back
             problems += self._save(now_ms)
         if not problems:
             return report

@@ -8,12 +8,14 @@ In Kafka: the rates of `BrokerTopicMetrics` (``OneMinuteRate``), which brokers h
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from barnabas.net.prometheus_text import Histogram
 from barnabas.top.values import BrokerFigures, Snapshot
 
 __all__ = ["ApiTimes", "BrokerRates", "Rates", "Seen", "rates_between"]
+
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +47,10 @@ class Rates:
     """Between the two; None at the first reading."""
     partitions: Mapping[tuple[str, int], float] = field(default_factory=dict)
     """Records that came to a partition."""
-    topics: Mapping[str, float] = field(default_factory=dict)
-    led: Mapping[int, float] = field(default_factory=dict)
-    """Records that came to the partitions that a broker leads."""
+    topics: Mapping[str, float | None] = field(default_factory=dict)
+    """None where the end of a partition is not known."""
+    led: Mapping[int, float | None] = field(default_factory=dict)
+    """Records that came to the partitions that a broker leads; None likewise."""
     brokers: Mapping[int, BrokerRates] = field(default_factory=dict)
     requests: tuple[ApiTimes, ...] = ()
 
@@ -67,18 +70,19 @@ def rates_between(before: Snapshot | None, now: Snapshot) -> Rates:
         return Rates(requests=_requests({}, now, None))
     ends = {(topic.name, part.partition): part.end for topic in before.topics for part in topic.partitions}
     partitions: dict[tuple[str, int], float] = {}
-    topics: dict[str, float] = {}
-    led: dict[int, float] = {}
+    topics: dict[str, float | None] = {}
+    led: dict[int, float | None] = {}
     for topic in now.topics:
         for part in topic.partitions:
             key = topic.name, part.partition
             came = _grown(ends.get(key), part.end)
-            if came is None:
-                continue
-            partitions[key] = came / seconds
-            topics[topic.name] = topics.get(topic.name, 0.0) + came / seconds
+            if came is not None:
+                partitions[key] = came / seconds
+            elif part.end is not None and ends.get(key, part.end) is not None:
+                continue  # made just now, or again
+            _add(topics, topic.name, partitions.get(key))
             if part.leader is not None:
-                led[part.leader] = led.get(part.leader, 0.0) + came / seconds
+                _add(led, part.leader, partitions.get(key))
     known = {broker.id: broker.figures for broker in before.brokers if broker.figures is not None}
     brokers = {
         broker.id: _broker_rates(known[broker.id], broker.figures, seconds)
@@ -112,6 +116,12 @@ def _requests(known: Mapping[int, BrokerFigures], now: Snapshot, seconds: float 
                     ApiTimes(broker.id, api, since, since.count / seconds if is_measured and seconds else None)
                 )
     return tuple(found)
+
+
+def _add(sums: dict[Key, float | None], key: Key, value: float | None) -> None:
+    """A sum without one of its parts is not known."""
+    before = sums.get(key, 0.0)
+    sums[key] = None if before is None or value is None else before + value
 
 
 def _grown(before: float | None, now: float | None) -> float | None:

@@ -115,13 +115,13 @@ class ClusterReader:
         described = described_topics(metadata)
         topics = self._topics(described, metadata, gaps)
         groups = self._groups(gaps, at_ms)
-        pages = _at_once(self._sources.pages, lambda place: self._page(place, gaps))
+        pages, servers = self._beside(gaps)
         figures = self._figures(pages, cluster, gaps)
         notes: dict[str, str] = {}
         brokers = self._brokers(cluster, topics, figures)
         self._note_metrics(brokers, notes)
         self._note_rights(topics, figures, gaps)
-        coordination = self._coordination(gaps, notes)
+        coordination = self._coordination(servers, gaps, notes)
         flows = self._read_flows(pages, gaps, notes)
         mirrors = self._mirrors(topics, gaps, notes)
         self._readings += 1
@@ -238,6 +238,29 @@ class ClusterReader:
                 found[broker_id] = figures_of_page(page)
         return found
 
+    def _beside(self, gaps: GapLines) -> tuple[dict[PageAddress, MetricsPage | None], list[ServerStatus]]:
+        """Pages of metrics and coordination servers, all at the same time: one that does not answer
+        takes no time from the others."""
+
+        def ask(place: PageAddress | tuple[str, int]) -> MetricsPage | ServerStatus | None:
+            return self._page(place, gaps) if isinstance(place, PageAddress) else self._server_status(place)
+
+        places: list[PageAddress | tuple[str, int]] = [*self._sources.pages, *self._sources.coordination]
+        pages: dict[PageAddress, MetricsPage | None] = {}
+        servers: list[ServerStatus] = []
+        for place, answer in _at_once(places, ask).items():
+            if isinstance(answer, ServerStatus):
+                servers.append(answer)
+            elif isinstance(place, PageAddress):
+                pages[place] = answer
+        return pages, servers
+
+    def _server_status(self, server: tuple[str, int]) -> ServerStatus:
+        try:
+            return server_status(server, sooner(self._connection.deadline, _MAX_PAGE_S))
+        except BarnabasError as error:
+            return ServerStatus(ServingState.NO_STATUS, f"{server[0]}:{server[1]}", str(error))
+
     def _page(self, place: PageAddress, gaps: GapLines) -> MetricsPage | None:
         try:
             return read_metrics_page(place.address, sooner(self._connection.deadline, _MAX_PAGE_S))
@@ -280,21 +303,12 @@ class ClusterReader:
 
     # What is beside the cluster
 
-    def _coordination(self, gaps: GapLines, notes: dict[str, str]) -> list[ServerStatus]:
-        servers = self._sources.coordination
-        if not servers:
+    def _coordination(self, found: list[ServerStatus], gaps: GapLines, notes: dict[str, str]) -> list[ServerStatus]:
+        if not self._sources.coordination:
             notes["coordination"] = (
                 "Not asked: name the coordination servers with --zookeeper; a cluster in KRaft mode has none"
             )
             return []
-
-        def ask(server: tuple[str, int]) -> ServerStatus:
-            try:
-                return server_status(server, sooner(self._connection.deadline, _MAX_PAGE_S))
-            except BarnabasError as error:
-                return ServerStatus(ServingState.NO_STATUS, f"{server[0]}:{server[1]}", str(error))
-
-        found = list(_at_once(servers, ask).values())
         for status in found:
             if status.state in (ServingState.UNREACHABLE, ServingState.NO_STATUS):
                 gaps.add(f"coordination server {status.server}: {status.role}")

@@ -153,7 +153,7 @@ class _Page(ModalScreen[None]):
 class _Read(Message):
     """From the thread that reads."""
 
-    def __init__(self, outcome: Snapshot | BarnabasError) -> None:
+    def __init__(self, outcome: Snapshot | Exception) -> None:
         super().__init__()
         self.outcome = outcome
 
@@ -244,7 +244,7 @@ class TopApp(App[int]):
             self._read_soon.clear()
             try:
                 snapshot = self._reader.read()
-            except BarnabasError as error:
+            except Exception as error:  # what is no BarnabasError ends the screen, which shows it
                 event = _Read(error)
             else:
                 self._note_work(snapshot)
@@ -259,6 +259,8 @@ class TopApp(App[int]):
             self._error = str(read)
             self._show_status()
             return
+        if isinstance(read, Exception):
+            raise read
         self._error = ""
         before = None if self._newest is None else self._newest.snapshot
         rates = rates_between(before, read)

@@ -31,7 +31,9 @@ def status_lines(
         *(f"{count:,} {name}" for name, count in wrong.items() if count),
     ]
     if rates.seconds is not None:
-        parts.append(f"{sum(rates.topics.values()):,.0f} records/s")
+        known = [rate for rate in rates.topics.values() if rate is not None]
+        is_whole = len(known) == len(rates.topics)
+        parts.append(f"{f'{sum(known):,.0f}' if is_whole else '?'} records/s")
     return [
         ", ".join(parts),
         _when(navigation, seen, every_s, now_ms),
