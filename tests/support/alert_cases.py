@@ -74,8 +74,8 @@ CASES = {
     ),
     "BarnabasLogDirOffline": _above_zero(BrokerMetrics.LOG_DIR_OFFLINE, _DIR),
     "BarnabasLogDirFull": AlertCase(
-        {f"{BrokerMetrics.LOG_DIR_FREE}{_DIR}": "9x90", f"{BrokerMetrics.LOG_DIR_CAPACITY}{_DIR}": "100x90"},
-        {f"{BrokerMetrics.LOG_DIR_FREE}{_DIR}": "11x90", f"{BrokerMetrics.LOG_DIR_CAPACITY}{_DIR}": "100x90"},
+        {f"{BrokerMetrics.LOG_DIR_FREE}{_DIR}": "4x90", f"{BrokerMetrics.LOG_DIR_CAPACITY}{_DIR}": "100x90"},
+        {f"{BrokerMetrics.LOG_DIR_FREE}{_DIR}": "6x90", f"{BrokerMetrics.LOG_DIR_CAPACITY}{_DIR}": "100x90"},
     ),
     "BarnabasLogDirFullSoon": AlertCase(
         {f"{BrokerMetrics.LOG_DIR_FREE}{_DIR}": "350-1x90", f"{BrokerMetrics.LOG_DIR_CAPACITY}{_DIR}": "1000x90"},

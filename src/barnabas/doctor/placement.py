@@ -13,9 +13,19 @@ from math import sqrt
 
 from barnabas.base.ids import TopicPartition
 
-__all__ = ["BrokerLoad", "is_skewed", "level_leaders", "level_replicas", "spread_over_racks", "with_replicas"]
+__all__ = [
+    "WANTED_FACTOR",
+    "BrokerLoad",
+    "is_skewed",
+    "level_leaders",
+    "level_replicas",
+    "spread_over_racks",
+    "with_replicas",
+]
 
 _Moves = dict[TopicPartition, tuple[int, ...]]
+WANTED_FACTOR = 3
+"""How many replicas a plan gives to a partition that has one."""
 _SKEW_SIGMAS = 2.5
 _SKEW_RATIO = 1.5
 

@@ -13,6 +13,12 @@ from barnabas.broker.monitoring.metric_names import BrokerMetrics
 from barnabas.coordination.core.metric_table import CoordinationMetrics
 from barnabas.lag.values import LagState
 from barnabas.metrics.catalog import TARGET_UP, lag_metric
+from barnabas.metrics.thresholds import (
+    DISK_FILLING,
+    DISK_NEARLY_FULL,
+    MANY_OUTSTANDING_REQUESTS,
+    SLOW_FSYNC_MS,
+)
 from barnabas.mirror.metric_names import MirrorMetrics
 from barnabas.net.process_metrics import ProcessMetrics
 from barnabas.net.web_figures import WebMetrics
@@ -161,21 +167,22 @@ ALERTS = (
             ),
             Alert(
                 "BarnabasLogDirFull",
-                f"{BrokerMetrics.LOG_DIR_FREE} / {BrokerMetrics.LOG_DIR_CAPACITY} < 0.1",
+                f"{BrokerMetrics.LOG_DIR_FREE} / {BrokerMetrics.LOG_DIR_CAPACITY} < {DISK_NEARLY_FULL}",
                 "5m",
                 "critical",
-                "The disk of {{ $labels.logDirectory }} on {{ $labels.instance }} has less than a tenth left",
-                "A full disk takes the log dir offline. Shorten retention, move replicas, or enlarge the disk.",
+                "The disk of {{ $labels.logDirectory }} on {{ $labels.instance }} is nearly full",
+                f"Less than {DISK_NEARLY_FULL:.0%} is left. A full disk takes the log dir offline. Shorten retention, move replicas, or enlarge the disk.",
                 "barnabas log-dirs --describe",
             ),
             Alert(
                 "BarnabasLogDirFullSoon",
-                f"predict_linear({BrokerMetrics.LOG_DIR_FREE}[6h], 24 * 3600) < 0 "
-                f"and {BrokerMetrics.LOG_DIR_FREE} / {BrokerMetrics.LOG_DIR_CAPACITY} < 0.4",
+                f"{BrokerMetrics.LOG_DIR_FREE} / {BrokerMetrics.LOG_DIR_CAPACITY} < {DISK_FILLING} "
+                f"or (predict_linear({BrokerMetrics.LOG_DIR_FREE}[6h], 24 * 3600) < 0 "
+                f"and {BrokerMetrics.LOG_DIR_FREE} / {BrokerMetrics.LOG_DIR_CAPACITY} < 0.4)",
                 "30m",
                 "warning",
-                "The disk of {{ $labels.logDirectory }} on {{ $labels.instance }} is full within a day",
-                "It fills up at the speed of the last six hours. Shorten retention, move replicas, or enlarge the disk.",
+                "The disk of {{ $labels.logDirectory }} on {{ $labels.instance }} fills up",
+                f"Less than {DISK_FILLING:.0%} is left, or it is full within a day at the speed of the last six hours. Shorten retention, move replicas, or enlarge the disk.",
                 "barnabas log-dirs --describe",
             ),
             Alert(
@@ -184,7 +191,7 @@ ALERTS = (
                 "30m",
                 "warning",
                 "{{ $value }} logs in {{ $labels.logDirectory }} of {{ $labels.instance }} cannot be compacted",
-                "They grow without an end. The broker's log says why.",
+                "They only grow. The broker's log says why.",
                 "barnabas logs",
             ),
         ),
@@ -236,7 +243,7 @@ ALERTS = (
             ),
             Alert(
                 "BarnabasSlowSync",
-                f"rate({CoordinationMetrics.FSYNC_TIME}_sum[5m]) / rate({CoordinationMetrics.FSYNC_TIME}_count[5m]) > 100",
+                f"rate({CoordinationMetrics.FSYNC_TIME}_sum[5m]) / rate({CoordinationMetrics.FSYNC_TIME}_count[5m]) > {SLOW_FSYNC_MS}",
                 "5m",
                 "warning",
                 "{{ $labels.instance }} needs {{ $value }} ms to sync its transaction log",
@@ -245,7 +252,7 @@ ALERTS = (
             ),
             Alert(
                 "BarnabasCoordinationBacklog",
-                f"{CoordinationMetrics.OUTSTANDING_REQUESTS} > 100",
+                f"{CoordinationMetrics.OUTSTANDING_REQUESTS} > {MANY_OUTSTANDING_REQUESTS}",
                 "5m",
                 "warning",
                 "{{ $value }} requests wait on {{ $labels.instance }}",

@@ -11,7 +11,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.doctor.evidence.cluster import BrokersPart, TopicsPart
 from barnabas.doctor.evidence.configs import BrokerConfigsPart, setting_number
 from barnabas.doctor.finding import Danger, Finding, MendingCommand, NotApplicableError
-from barnabas.doctor.placement import BrokerLoad, with_replicas
+from barnabas.doctor.placement import WANTED_FACTOR, BrokerLoad, with_replicas
 from barnabas.doctor.rules.mending import PLAN_FILE, run_plan
 from barnabas.doctor.rules.registration import rule
 from barnabas.doctor.rules.single_broker import require_brokers
@@ -34,7 +34,6 @@ _FACTOR_SETTINGS = {
     "offsets.topic.replication.factor": "__consumer_offsets",
     "transaction.state.log.replication.factor": "__transaction_state",
 }
-_WANTED_FACTOR = 3
 _SHOWN = 3
 
 
@@ -188,7 +187,7 @@ def internal_topic_factor(topics: TopicsPart, brokers: BrokersPart) -> Iterator[
         "their offsets, or transactions their state, and meanwhile they stand still.",
         tuple(f"{each}: replicas {replicas}" for each, replicas in list(found.items())[:_SHOWN]),
         run_plan("internal-topic-factor"),
-        moves=with_replicas(load, found, _WANTED_FACTOR),
+        moves=with_replicas(load, found, WANTED_FACTOR),
     )
 
 

@@ -20,6 +20,7 @@ from barnabas.doctor.evidence.part import Absent
 from barnabas.doctor.finding import Danger, Finding
 from barnabas.doctor.rules.registration import rule
 from barnabas.doctor.words import some
+from barnabas.metrics.thresholds import MANY_OUTSTANDING_REQUESTS, SLOW_FSYNC_MS
 
 __all__ = [
     "autopurge_is_off",
@@ -35,10 +36,6 @@ DEFAULT_JUTE_BYTES = 1_048_575
 KAFKA_ANSWER_BYTES = 4 << 20
 """The largest answer that Apache Kafka's brokers take: they set jute.maxbuffer of their client."""
 NEAR = 0.7
-OUTSTANDING = 100
-SLOW_FSYNC_MS = 100
-"""The average above which ZooKeeper's guide calls a log device slow; single ones are counted by
-fsync.warningthresholdms."""
 MOST_DATA_BYTES = 500 << 20
 MOST_ZNODES = 1_000_000
 OLD_SNAPSHOT_MS = 7 * 86_400_000
@@ -92,7 +89,7 @@ def requests_are_outstanding(ensemble: EnsemblePart) -> Iterator[Finding]:
     found = {
         each.address: f"{each.address}: {each.outstanding} requests outstanding (srvr)"
         for each in ensemble.servers
-        if each.outstanding is not None and each.outstanding > OUTSTANDING
+        if each.outstanding is not None and each.outstanding > MANY_OUTSTANDING_REQUESTS
     }
     if found:
         yield Finding(

@@ -188,7 +188,7 @@ def racks_on_some_brokers(brokers: BrokersPart) -> Iterator[Finding]:
     )
 
 
-@rule("reassignment-stands-still", Danger.COMING, "replicas are being moved, and do not come on")
+@rule("reassignment-stands-still", Danger.COMING, "replicas are being moved, and make no progress")
 def reassignment_stands_still(
     reassignments: ReassignmentsPart,
     brokers: BrokersPart,

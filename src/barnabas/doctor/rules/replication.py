@@ -10,7 +10,7 @@ from barnabas.client.admin.topics import PartitionDescription
 from barnabas.doctor.evidence.cluster import BrokersPart, TopicsPart
 from barnabas.doctor.evidence.configs import TopicConfigsPart, setting_number
 from barnabas.doctor.finding import Danger, Finding, MendingCommand
-from barnabas.doctor.placement import BrokerLoad, with_replicas
+from barnabas.doctor.placement import WANTED_FACTOR, BrokerLoad, with_replicas
 from barnabas.doctor.rules.mending import change_topics, run_plan
 from barnabas.doctor.rules.registration import rule
 from barnabas.doctor.rules.single_broker import require_brokers
@@ -29,7 +29,6 @@ __all__ = [
 _Partitions = Mapping[TopicPartition, PartitionDescription]
 _MIN_ISR = "min.insync.replicas"
 _SHOWN = 3
-_WANTED_FACTOR = 3
 
 
 @rule("offline-partitions", Danger.UNAVAILABLE, "partitions have no leader, and can be neither read nor written")
@@ -133,7 +132,7 @@ def replication_factor_1(topics: TopicsPart, brokers: BrokersPart) -> Iterator[F
         f"{'loses' if len(names) == 1 else 'lose'} it with that broker's disk: {some(names)}.",
         tuple(f"{each}: replicas {replicas}" for each, replicas in list(found.items())[:_SHOWN]),
         run_plan("replication-factor-1"),
-        moves=with_replicas(load, found, _WANTED_FACTOR),
+        moves=with_replicas(load, found, WANTED_FACTOR),
     )
 
 

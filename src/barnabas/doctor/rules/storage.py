@@ -17,6 +17,7 @@ from barnabas.doctor.finding import Danger, Finding, MendingCommand
 from barnabas.doctor.rules.mending import change_topics, reset_topics
 from barnabas.doctor.rules.registration import rule
 from barnabas.doctor.words import brokers_named, counted, some
+from barnabas.metrics.thresholds import DISK_FILLING, DISK_NEARLY_FULL
 
 __all__ = [
     "batches_above_segment",
@@ -30,8 +31,6 @@ __all__ = [
     "retention_below_segment",
 ]
 
-_FULL_USABLE = 0.05
-_FILLING_USABLE = 0.15
 _SOON_MS = 24 * 3_600_000
 _SHOWN = 3
 _DAY_MS = 86_400_000
@@ -63,7 +62,7 @@ def log_dir_offline(log_dirs: LogDirsPart) -> Iterator[Finding]:
 )
 def log_dir_full(log_dirs: LogDirsPart, earlier: EarlierStoragePart | Absent) -> Iterator[Finding]:
     """Brokers since 3.3 say how large the disk is (KIP-827)."""
-    yield from _space(log_dirs, earlier, lambda share, _: share < _FULL_USABLE, "is nearly full", "are nearly full")
+    yield from _space(log_dirs, earlier, lambda share, _: share < DISK_NEARLY_FULL, "is nearly full", "are nearly full")
 
 
 @rule("log-dir-fills-up", Danger.COMING, "a log dir has less than 15 % left, or will be full within a day")
@@ -71,7 +70,7 @@ def log_dir_fills_up(log_dirs: LogDirsPart, earlier: EarlierStoragePart | Absent
     """One reading shows how full it is; two (``--over``) how fast it fills, and when it is full."""
 
     def is_filling(share: float, left_ms: float | None) -> bool:
-        return share >= _FULL_USABLE and (share < _FILLING_USABLE or (left_ms is not None and left_ms < _SOON_MS))
+        return share >= DISK_NEARLY_FULL and (share < DISK_FILLING or (left_ms is not None and left_ms < _SOON_MS))
 
     yield from _space(log_dirs, earlier, is_filling, "fills up", "fill up")
 
