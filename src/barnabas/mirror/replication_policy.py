@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from barnabas.base.errors import ConfigError
 from barnabas.client.records import Headers
 
-__all__ = ["HEARTBEATS", "ORIGIN_HEADER", "ReplicationPolicy", "are_heartbeats"]
+__all__ = ["HEARTBEATS", "ORIGIN_HEADER", "ReplicationPolicy", "are_heartbeats", "is_copied_from"]
 
 HEARTBEATS = "heartbeats"
 ORIGIN_HEADER = "barnabas.mirrored-from"
@@ -23,6 +23,12 @@ _SEPARATOR = "."
 def are_heartbeats(topic: str) -> bool:
     """Whether a topic holds the heartbeats of a link, or a copy of them."""
     return topic.rpartition(_SEPARATOR)[2] == HEARTBEATS
+
+
+def is_copied_from(topic: str, source: str) -> bool:
+    """Whether a topic of a target holds records of a source, by its prefix; not a link's own."""
+    is_own = topic.endswith(".internal") or are_heartbeats(topic)
+    return topic.startswith(f"{source}{_SEPARATOR}") and not is_own
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ Kafka has no counterpart.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple
 
 from barnabas.top.navigation import ALL, Navigation, current_table, navigated
@@ -37,10 +38,14 @@ class TextRules(NamedTuple):
         return blanks + shown if right else shown + blanks
 
 
-class LineKind:
+class LineKind(StrEnum):
     """What a line is."""
 
-    TITLE, HEADER, ROW, NOTE, BLANK = "title", "header", "row", "note", "blank"
+    TITLE = "title"
+    HEADER = "header"
+    ROW = "row"
+    NOTE = "note"
+    BLANK = "blank"
 
 
 class RowPlace(NamedTuple):
@@ -53,7 +58,7 @@ class RowPlace(NamedTuple):
 class ScreenLine(NamedTuple):
     """A line, before it is a text. ``row`` is its row's number in the section's table."""
 
-    kind: str
+    kind: LineKind
     section: int
     row: int = -1
     text: str = ""
@@ -75,7 +80,7 @@ class Layout:
     rules: TextRules
     width: int
 
-    def text(self, number: int) -> tuple[str, str, str]:
+    def text(self, number: int) -> tuple[str, LineKind, Level]:
         """A line's text, its kind, and the level of its row."""
         line = self.lines[number]
         section = self.sections[line.section] if self.sections else None

@@ -20,6 +20,6 @@ def work_s(former_s: float | None, took_s: float, *, is_whole: bool) -> float:
 
 
 def pause_s(refresh_s: float, took_s: float) -> float:
-    """From the end of a reading to the begin of the next one, when the last one took this long."""
+    """From the end of a reading to the start of the next one, when the last one took this long."""
     from_begin_s = max(refresh_s, min(took_s / _SHARE, max(_LONGEST_S, refresh_s)))
     return max(0.0, from_begin_s - took_s)

@@ -30,7 +30,7 @@ from barnabas.lag.reader import find_times, read_sample
 from barnabas.lag.tracker import LagTracker
 from barnabas.lag.values import GroupLag
 from barnabas.mirror.link_records import LinkHeartbeat
-from barnabas.mirror.replication_policy import HEARTBEATS
+from barnabas.mirror.replication_policy import HEARTBEATS, is_copied_from
 from barnabas.net.prometheus_text import MetricsPage
 from barnabas.top.sources import PageAddress, TopSources, broker_of_page, flow_of_page
 from barnabas.top.values import (
@@ -370,7 +370,7 @@ class ClusterReader:
             )
         found = []
         for (source, target), at_ms in sorted(newest.items()):
-            copied = [topic for topic in topics if _is_copied_from(topic.name, source)]
+            copied = [topic for topic in topics if is_copied_from(topic.name, source)]
             records = [topic.records for topic in copied]
             known = [count for count in records if count is not None]
             total = sum(known) if len(known) == len(records) else None
@@ -404,10 +404,6 @@ def _heartbeats_in(data: bytes | bytearray | memoryview, position: int) -> Itera
                 yield LinkHeartbeat.decode(record.key or b"", record.value or b"")
     except (CorruptDataError, KafkaError):
         return
-
-
-def _is_copied_from(topic: str, source: str) -> bool:
-    return topic.startswith(f"{source}.") and not topic.endswith((".internal", f".{HEARTBEATS}"))
 
 
 def _is_process(pid: object) -> bool:

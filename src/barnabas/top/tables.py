@@ -5,6 +5,7 @@ In Kafka: the columns of `ToolsUtils.prettyPrintTable`, which are all shown.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import NamedTuple
 
 __all__ = ["Cell", "Column", "Level", "ShownColumn", "TableRow", "ViewTable", "filtered", "fit", "ordered", "shortened"]
@@ -21,10 +22,12 @@ class Cell(NamedTuple):
     text: str
 
 
-class Level:
+class Level(StrEnum):
     """How much a row asks for attention."""
 
-    PLAIN, WARNING, ERROR = "plain", "warning", "error"
+    PLAIN = "plain"
+    WARNING = "warning"
+    ERROR = "error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ class TableRow:
 
     key: str
     cells: Sequence[Cell]
-    level: str = Level.PLAIN
+    level: Level = Level.PLAIN
 
 
 @dataclass(frozen=True, slots=True)
