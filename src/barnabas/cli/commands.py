@@ -61,7 +61,9 @@ COMMANDS = {
         scripts=("kafka-rest-start",),
         classes=("io.confluent.kafkarest.KafkaRestMain",),
     ),
-    "lag": CommandEntry("groups.lag", "show how far groups are behind, in records and in time, and how they do"),
+    "lag": CommandEntry(
+        "groups.lag", "show how far groups are behind, in records and in time, and in which state they are"
+    ),
     "overview": CommandEntry("cluster.overview", "show a cluster at a glance: brokers, topics, groups with their lag"),
     "doctor": CommandEntry(
         "cluster.doctor", "say what is wrong with a cluster or will be, and the command that mends it"

@@ -1,15 +1,15 @@
 """The state of a group at its partitions, by Burrow's rules, over a window of samples.
 
-Burrow reads each commit with its time. A sample has no time of the commit, and two commits of the
-same offset look like none. So what Burrow learns from commits that continue is learned here from
-the group's members: of a partition that a member has, an offset that does not move is stalled;
-without a member it has stopped. All else is as there:
+Burrow reads each commit with its time. A sample does not show when an offset was committed, and two
+commits of the same offset look like none. So where Burrow sees that commits continue, this module
+looks at the group's members: an offset that does not move is stalled if a member has the partition,
+and stopped if none has. The other rules are Burrow's:
 
-1. a lag of zero is well;
+1. a lag of zero: well;
 2. an offset that did not move over the window, without a member: stopped, unless the offset
    was the end at some time in the window. A group that had members and has none has
    stopped at once;
-3. a lag that was zero at some time in the window is well;
+3. a lag that was zero at some time in the window: well;
 4. an offset that went back within the window, and is still below what it was: rewinding;
 5. an offset that did not move over the window: stalled;
 6. a lag that never became smaller over the window: lagging;
@@ -18,7 +18,7 @@ without a member it has stopped. All else is as there:
 Rules 2, 5 and 6 need a whole window. Before, what they would decide is unknown.
 
 The window is at least a minute and at least ten samples long (Burrow: ten commits). It must be
-longer than the time between two commits: with commits each 5 minutes give a window of 10.
+longer than the time between two commits: for a commit every 5 minutes, give a window of 10.
 
 In Kafka: no counterpart; Burrow's `CachingEvaluator`.
 """

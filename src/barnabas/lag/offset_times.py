@@ -86,7 +86,7 @@ class OffsetTimes:
         self._add(point)
 
     def add_record(self, offset: int, timestamp_ms: int) -> None:
-        """The timestamp of the record that is read next by who committed ``offset``."""
+        """The timestamp of the record that a group reads next which has committed ``offset``."""
         self._records[offset] = timestamp_ms
         if len(self._records) > _MOST_RECORDS:
             del self._records[next(iter(self._records))]

@@ -14,13 +14,13 @@ __all__ = ["GroupKind", "GroupLag", "LagReport", "LagState", "PartitionLag", "Ti
 
 
 class LagState(StrEnum):
-    """How a group does at a partition, from good to bad, as Burrow judges it.
+    """The state of a group at a partition, from good to bad, by Burrow's rules.
 
     The names in brackets are Burrow's.
     """
 
     WELL = "well"
-    """It was at the end, or comes nearer to it (OK)."""
+    """It was at the end, or catches up (OK)."""
     UNKNOWN = "unknown"
     """Too few samples, or no committed offset (OK, as Burrow has it)."""
     LAGGING = "lagging"

@@ -185,7 +185,7 @@ def web_tls(values: Values, listeners: Sequence[WebListener]) -> ssl.SSLContext 
     """What the listeners of https show; None where there are none.
 
     Raises `ConfigError` for certificates that cannot be used, for those that no listener uses, and
-    where a listener of http lets in those whom https would ask for a certificate."""
+    where a listener of http lets in clients that https would ask for a certificate."""
     if not any(each.scheme == "https" for each in listeners):
         given = [name for name in values.texts if name.startswith("ssl.") and values.texts[name].strip()]
         if given:

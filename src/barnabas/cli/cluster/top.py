@@ -1,5 +1,5 @@
 """``barnabas top``: brokers, topics, groups, coordination, flows, mirrors and the slowest requests
-of a cluster, in one view that lives.
+of a cluster, in one live view.
 
 On a terminal it shows a screen until ``q``. Elsewhere (a pipe, a file, ``TERM=dumb``) and for
 ``--output json`` it prints one snapshot, and ends with 0, or 3 where something is missing, which

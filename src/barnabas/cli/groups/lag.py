@@ -1,4 +1,4 @@
-"""``barnabas lag``: how far groups are behind, in records and in time, and how they do.
+"""``barnabas lag``: how far groups are behind, in records and in time, and in which state they are.
 
 One answer; again and again with ``--watch``; or a process that samples the cluster and serves
 what it finds to Prometheus, with ``--metrics-address``.
@@ -114,7 +114,8 @@ def _now_ms() -> int:
 
 def _parser() -> ToolParser:
     parser = ToolParser(
-        "lag", "Show how far groups are behind, in records and in time, how fast they are, and how they do."
+        "lag",
+        "Show how far groups are behind, in records and in time, how fast they read, and in which state they are.",
     )
     add_connection_options(parser)
     parser.add_argument("--group", action="append", default=[], metavar="G", help="this group; may be repeated")

@@ -76,7 +76,7 @@ class StoredSchema:
     deleted: bool
     digest: bytes
     md5: str | None = None
-    """The digest, where a registry wrote it: its metadata are encrypted, and tell nothing."""
+    """The digest, where a registry wrote it: its metadata are encrypted, and say nothing."""
     timestamp_ms: int = 0
 
     @property

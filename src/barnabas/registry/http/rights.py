@@ -11,9 +11,8 @@ of that name, which need not exist.
     configuration and mode          DescribeConfigs and AlterConfigs on the topic, or on the cluster
                                     for the global ones and for contexts
 
-A schema by its id, or its guid, may be read by who may read a subject that has it.
-That there is none is said to those who may read all subjects; others cannot tell it from a schema
-that they may not read.
+A user who may read a subject may read its schemas by their ids and guids. Only users who may read
+all subjects learn that an id has no schema; for others it looks like one that they may not read.
 What a user may not see is left out of lists.
 
 Confluent's registry has operations of its own on subjects instead.

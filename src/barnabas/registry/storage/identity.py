@@ -1,4 +1,4 @@
-"""Who an instance is, and who leads: what the members of the registry's group tell each other.
+"""Who an instance is, and who leads: what the members of the registry's group send each other.
 
 Both are JSON, as Confluent's instances write them, so that a group may have members of both kinds.
 An instance says where it is reached, whether it may lead, and whether it leads now; the assignment
