@@ -121,10 +121,6 @@ def test_a_topic_of_one_replica_gets_more(cluster: Cluster, doctor: Doctor) -> N
             "max.message.bytes=2000000, segment.bytes=1048576",
         ),
         (
-            *("batches-above-fetch", [0, 1], {"max_message_bytes": "2000000"}),
-            "max.message.bytes=2000000, replica.fetch.max.bytes=1048576 at brokers",
-        ),
-        (
             *("compaction-waits", [0, 1], {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "1.0"}),
             "min.cleanable.dirty.ratio is 1",
         ),

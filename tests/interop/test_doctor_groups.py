@@ -102,7 +102,9 @@ def test_a_group_without_members_lags_and_its_offsets_expire(cluster: Cluster, a
         in found["offsets-expire"].evidence[0]
     )
     mend(found["offsets-expire"], cluster.bootstrap_servers)  # prints the offsets
-    mend(found["group-without-members"], cluster.bootstrap_servers)
+    mend(found["group-without-members"], cluster.bootstrap_servers)  # shows the group, which keeps its offsets
+    assert findings_at(cluster.bootstrap_servers, *RULES).keys() == found.keys()
+    admin.delete_group("left")
     assert findings_at(cluster.bootstrap_servers, *RULES) == {}
 
 

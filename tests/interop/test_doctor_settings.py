@@ -206,6 +206,7 @@ def test_what_an_ensemble_lacks_is_named() -> None:
         cluster.start_broker(0)
         found = eventually(lambda: findings_at(bootstrap, *ENSEMBLE_RULES))
         assert found.keys() == {"short-connect-string"}
+        assert found["short-connect-string"].subjects == ("broker 0",)
 
 
 def _make_wide(port: int) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.client.admin.configurations import ConfigEntry, ConfigSource
-from barnabas.client.admin.log_dirs import LogDirContents
+from barnabas.client.admin.log_dirs import LogDirContents, StoredReplica
 from barnabas.client.admin.offsets import FoundOffset
 from barnabas.client.admin.topics import PartitionDescription, TopicDescription
 from barnabas.doctor.diagnosis import Diagnosis, RuleOutcome, diagnose
@@ -18,7 +18,7 @@ from barnabas.doctor.evidence.configs import BrokerConfigsPart, TopicConfigsPart
 from barnabas.doctor.evidence.part import Absent, Evidence, EvidencePart, Gap, Why
 from barnabas.doctor.evidence.records import RecordTimesPart
 from barnabas.doctor.evidence.storage import EarlierStoragePart, LogDirsPart, ReassignmentsPart
-from barnabas.doctor.finding import Danger
+from barnabas.doctor.finding import Danger, MendingCommand
 from barnabas.doctor.placement import BrokerLoad, is_skewed, level_leaders, level_replicas, spread_over_racks
 from barnabas.doctor.reading.registration import READERS
 from barnabas.doctor.report import diagnosis_document, report_lines
@@ -206,6 +206,39 @@ def test_kafkas_own_defaults_are_no_contradiction() -> None:
     found = configs(usual={"max.message.bytes": 1_048_588}, large={"max.message.bytes": 1_048_589})
     parts = topics(topic("usual", ([1], [1])), topic("large", ([1], [1])))
     assert subjects("batches-above-fetch", parts, found, limits) == ["large"]
+
+
+def test_a_topic_is_lowered_only_below_what_brokers_receive() -> None:
+    """Batches above replica.fetch.max.bytes do arrive: the brokers' limit is what should change."""
+    limits = BrokerConfigsPart(
+        entries={1: entries({"replica.fetch.max.bytes": 1_048_576, "socket.request.max.bytes": 104_857_600})}
+    )
+    found = configs(large={"max.message.bytes": 5_000_000}, huge={"max.message.bytes": 200_000_000})
+    parts = topics(topic("large", ([1], [1])), topic("huge", ([1], [1])))
+    (finding,) = apply("batches-above-fetch", parts, found, limits).findings
+    command, advice = finding.mends
+    assert isinstance(command, MendingCommand)
+    assert command.arguments[-4:] == ("--entity-name", "huge", "--add-config", "max.message.bytes=104792064")
+    assert "replica.fetch.max.bytes=5000000 in server.properties" in str(advice)
+
+
+@pytest.mark.parametrize(("logs_bytes", "is_by_others"), [(1, True), (90 * GB, False)])
+def test_a_log_dir_that_other_files_fill_is_not_mended_by_retention(logs_bytes: int, is_by_others: bool) -> None:
+    """The logs take less than half of what is used."""
+    replica = StoredReplica(logs_bytes, 0, is_future=False)
+    now = LogDirsPart(
+        dirs={1: (LogDirContents("/d", ErrorCode.NONE, {TopicPartition("t", 0): replica}, 100 * GB, GB),)}
+    )
+    (finding,) = apply("log-dir-full", now).findings
+    assert ("other files" in str(finding.mends[0])) is is_by_others
+
+
+@pytest.mark.parametrize(("ids", "factor"), [((1, 2), 2), ((1, 2, 3, 4), 3)])
+def test_internal_topics_get_no_more_copies_than_there_are_brokers(ids: tuple[int, ...], factor: int) -> None:
+    """With a higher factor the brokers could not create them."""
+    limits = BrokerConfigsPart(entries={1: entries({"offsets.topic.replication.factor": 1})})
+    (finding,) = apply("internal-topic-settings", topics(), brokers(*ids), limits).findings
+    assert f"offsets.topic.replication.factor={factor} " in str(finding.mends[0])
 
 
 def test_a_move_to_a_broker_that_is_away_stands_still() -> None:

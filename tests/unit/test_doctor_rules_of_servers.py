@@ -21,7 +21,7 @@ from barnabas.doctor.evidence.coordination import (
 from barnabas.doctor.evidence.listeners import listeners_of
 from barnabas.doctor.evidence.part import Absent, Why
 from barnabas.doctor.evidence.security import AclsPart, CertificatesPart, CertificateView, ShownChain
-from barnabas.doctor.finding import Danger, NotApplicableError
+from barnabas.doctor.finding import Danger, MendingCommand, NotApplicableError
 from barnabas.doctor.rules import coordination, coordination_servers, security, settings
 
 NOW_MS = 1_700_000_000_000
@@ -163,6 +163,33 @@ def test_brokers_differ_in_files_or_by_a_dynamic_value() -> None:
 def test_an_ensemble_is_even(voters: int, is_found: bool) -> None:
     """A server alone has no line."""
     assert bool(list(coordination.ensemble_is_even(ensemble(server(), voters=voters)))) is is_found
+
+
+@pytest.mark.parametrize(
+    ("voters", "away", "leaving"), [(2, None, None), (4, None, "3"), (4, 2, "2")], ids=["two", "leader", "away"]
+)
+def test_the_voter_that_an_ensemble_misses_least_is_taken_out(
+    voters: int, away: int | None, leaving: str | None
+) -> None:
+    """The last voter leads; one that is away goes first; ZooKeeper refuses to leave one voter."""
+    servers = tuple(
+        ServerLook(f"h:{number}", "leader" if number == voters else "follower", is_serving=number != away)
+        for number in range(1, voters + 1)
+    )
+    members = tuple(MemberLine(number, is_voter=True, client_address=f"h:{number}") for number in range(1, voters + 1))
+    (found,) = coordination.ensemble_is_even(EnsemblePart(connect=("h:1",), servers=servers, members=members))
+    commands = [each.arguments for each in found.mends if isinstance(each, MendingCommand)]
+    assert commands == ([("h:1", "reconfig", "-remove", leaving)] if leaving else [])
+
+
+def test_only_the_brokers_that_know_one_server_are_named() -> None:
+    """Another broker knows two of the three."""
+    known = configs([entry("zookeeper.connect", "a:1")], [entry("zookeeper.connect", "a:1,b:1")])
+    (found,) = coordination.connect_string_is_short(ensemble(server(), voters=3), known)
+    assert found.subjects == ("broker 0",)
+    assert "Broker 0 knows one of 3" in found.sentence
+    (found,) = coordination.connect_string_is_short(ensemble(server(), voters=3), NOT_SHOWN)
+    assert found.subjects == (ADDRESS,)
 
 
 @pytest.mark.parametrize(("hosts", "is_found"), [(("a", "b"), True), (("a",), False), (("127.0.0.1", "b"), True)])

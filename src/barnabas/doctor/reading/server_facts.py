@@ -74,11 +74,13 @@ def admin_page(reading: ClusterReading, server: ServerLook, command: str) -> tup
                 return _command(reading, address, command)
         except ConnectError:
             continue
-    raise UnreadError(
-        Why.UNSUPPORTED,
-        f"the servers' admin servers are not at port {_ADMIN_PORT}: name them with --admin-servers, or set "
-        "admin.enableServer=true",
+    reason = (
+        "none of --admin-servers is the admin server of a server: correct them, or set admin.enableServer=true"
+        if given
+        else f"the servers' admin servers are not at port {_ADMIN_PORT}: name them with --admin-servers, or set "
+        "admin.enableServer=true"
     )
+    raise UnreadError(Why.UNSUPPORTED, reason)
 
 
 def _command(reading: ClusterReading, address: tuple[str, int], command: str) -> tuple[dict[str, Any], HttpPage]:

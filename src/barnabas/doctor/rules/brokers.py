@@ -203,11 +203,14 @@ def internal_topic_settings(topics: TopicsPart, brokers: BrokersPart, configs: B
     found = {name: ids for name, ids in found.items() if ids}
     if not found:
         return
+    factor = min(_WANTED_FACTOR, len(brokers.views))
     yield Finding(
         tuple(found),
         f"{some(_FACTOR_SETTINGS[name] for name in found)} will be created with one copy of each record.",
         tuple(f"{name}=1 at {brokers_named(ids)}" for name, ids in found.items()),
-        tuple(f"Set {name}=3 in server.properties, and restart the brokers one after another." for name in found),
+        tuple(
+            f"Set {name}={factor} in server.properties, and restart the brokers one after another." for name in found
+        ),
     )
 
 

@@ -5,10 +5,11 @@ A KRaft cluster has no ensemble: the parts are absent there, and these rules not
 In ZooKeeper: ``server.N`` in zoo.cfg, the words `srvr` and `mntr`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from barnabas.doctor.evidence.cluster import BrokersPart
-from barnabas.doctor.evidence.coordination import EnsemblePart, ServerSessionsPart, ZnodesPart
+from barnabas.doctor.evidence.configs import BrokerConfigsPart
+from barnabas.doctor.evidence.coordination import EnsemblePart, MemberLine, ServerSessionsPart, ZnodesPart
 from barnabas.doctor.evidence.part import Absent
 from barnabas.doctor.finding import Danger, Finding, MendingCommand, NotApplicableError
 from barnabas.doctor.rules.registration import rule
@@ -98,34 +99,70 @@ def ensemble_is_even(ensemble: EnsemblePart) -> Iterator[Finding]:
     voters = [each.server_id for each in ensemble.members if each.is_voter]
     if voters and len(voters) % 2 == 0:
         stands = (len(voters) - 1) // 2
+        fewer = counted(len(voters) - 1, "voter", "voters")
         yield Finding(
             tuple(f"server.{each}" for each in voters),
-            f"The ensemble has {len(voters)} voters, and stands the loss of {stands}, as with {len(voters) - 1} voters: "
+            f"The ensemble has {len(voters)} voters, and stands the loss of {stands}, as with {fewer}: "
             "an even number only adds a server that can fail.",
             (f"/zookeeper/config: voters {', '.join(map(str, sorted(voters)))}",),
-            (
-                "add a voter, or make one an observer; with reconfigEnabled=true:",
-                MendingCommand(
-                    "zookeeper-shell", (ensemble.connect[0], "reconfig", "-remove", str(max(voters))), connects=False
-                ),
-            ),
+            _odd(ensemble, ensemble.members),
         )
 
 
+def _odd(ensemble: EnsemblePart, members: Sequence[MemberLine]) -> tuple[MendingCommand | str, ...]:
+    """How the number of voters becomes odd. ZooKeeper refuses to leave one voter."""
+    voters = [each for each in members if each.is_voter]
+    if len(voters) == 2:
+        return ("add a third voter: a server.N line in zoo.cfg of each server, which start again one after the other",)
+    leaving = max(voters, key=lambda each: (_readiness(ensemble, each), each.server_id))
+    at = f" at {leaving.client_address}" if leaving.client_address else ""
+    return (
+        f"add a voter, or take one out (server.{leaving.server_id}{at} does not lead): first out of the brokers' "
+        "zookeeper.connect, then, with reconfigEnabled=true, out of the ensemble:",
+        MendingCommand(
+            "zookeeper-shell", (ensemble.connect[0], "reconfig", "-remove", str(leaving.server_id)), connects=False
+        ),
+    )
+
+
+def _readiness(ensemble: EnsemblePart, member: MemberLine) -> int:
+    """How well an ensemble does without a member: 2 where it is away, 0 where it leads."""
+    for each in ensemble.servers:
+        if each.address == member.client_address:
+            return 2 if each.is_serving is False else int(each.mode != "leader")
+    return 1
+
+
 @rule("short-connect-string", Danger.COMING, "zookeeper.connect of brokers lacks members of the ensemble")
-def connect_string_is_short(ensemble: EnsemblePart) -> Iterator[Finding]:
+def connect_string_is_short(ensemble: EnsemblePart, configs: BrokerConfigsPart | Absent) -> Iterator[Finding]:
     """A broker whose only named member is away cannot start, and loses its session."""
     if isinstance(ensemble.members, Absent):
         raise NotApplicableError(ensemble.members.reason)
     voters = [each for each in ensemble.members if each.is_voter]
     if len(voters) > 1 and len(ensemble.connect) == 1:
+        short = _with_one_server(configs)
+        who = brokers_named(short, "Broker") if short else "Brokers"
+        one = len(short) == 1
         yield Finding(
-            ensemble.connect,
-            f"Brokers know one of {len(voters)} coordination servers: when it is away, they lose their sessions, though "
-            "the ensemble works.",
+            tuple(f"broker {each}" for each in short) or ensemble.connect,
+            f"{who} {'knows' if one else 'know'} one of {len(voters)} coordination servers: when it is away, "
+            f"{'it loses its session' if one else 'they lose their sessions'}, though the ensemble works.",
             (f"zookeeper.connect={','.join(ensemble.connect)}; /zookeeper/config has {len(voters)} voters",),
-            ("name all members in zookeeper.connect of each broker, and restart the brokers one after the other",),
+            (
+                f"name all members in zookeeper.connect of {brokers_named(short) if short else 'each broker'}, and "
+                f"restart {'it' if one else 'the brokers one after the other'}",
+            ),
         )
+
+
+def _with_one_server(configs: BrokerConfigsPart | Absent) -> list[int]:
+    """The brokers whose zookeeper.connect names one server, as far as it is known."""
+    entries = {} if isinstance(configs, Absent) else configs.entries
+    return sorted(
+        broker_id
+        for broker_id, each in entries.items()
+        if (entry := each.get("zookeeper.connect")) is not None and entry.value and "," not in entry.value
+    )
 
 
 @rule("registration-without-session", Danger.UNAVAILABLE, "a broker's znode would stay when the broker dies")

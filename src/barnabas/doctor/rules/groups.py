@@ -118,8 +118,9 @@ def group_lags_without_members(groups: GroupsPart) -> Iterator[Finding]:
             "Their records wait, until the topic's retention deletes them.",
             _lines(f"group {group.group_id}: Empty, lag {group.lag} in {_parts(group)}" for group in found),
             (
-                "start the group's consumers",
-                *(MendingCommand.of(_GROUPS, "--delete", "--group", each) for each in names[:1]),
+                "start the group's consumers. A group that is not needed any more can be deleted, with its offsets "
+                "(consumer-groups --delete); this shows what it has read, and what waits:",
+                _describe(names[:1]),
             ),
         )
 
@@ -210,7 +211,7 @@ def committed_records_are_gone(groups: GroupsPart) -> Iterator[Finding]:
         groups,
         lambda state: state.first is not None and state.committed < state.first,
         lambda state: f"committed {state.committed}, the log starts at {state.first}: up to {_missed(state)} gone",
-        "lost records that they had not read",
+        "lost records before reading them",
         "raise retention.ms of the topic, so that the rest is not deleted, too; then",
         "--to-earliest",
     )

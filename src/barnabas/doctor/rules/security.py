@@ -16,7 +16,7 @@ from barnabas.doctor.evidence.listeners import listeners_of
 from barnabas.doctor.evidence.security import AclsPart, CertificatesPart, CertificateView, ShownChain
 from barnabas.doctor.finding import Danger, Finding, MendingCommand, NotApplicableError
 from barnabas.doctor.rules.registration import rule
-from barnabas.doctor.words import some
+from barnabas.doctor.words import counted, some
 
 __all__ = [
     "anonymous_super_user",
@@ -155,7 +155,7 @@ def open_acls(acls: AclsPart) -> Iterator[Finding]:
         ]
         yield Finding(
             tuple(f"{each.resource_type} {each.resource_name}" for each in found),
-            f"{len(found)} ACL{'' if len(found) == 1 else 's'} let everyone do more than read and write: "
+            f"{counted(len(found), 'ACL lets', 'ACLs let')} everyone do more than read and write: "
             f"{some(f'{each.operation} on {each.resource_type} {each.resource_name}' for each in found)}.",
             tuple(lines[:_MOST_LINES]),
             ("add entries for the users who need it, then remove this one:", _removal(first)),

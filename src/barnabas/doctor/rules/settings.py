@@ -11,7 +11,7 @@ from barnabas.doctor.evidence.cluster import BrokersPart, TopicsPart
 from barnabas.doctor.evidence.configs import BrokerConfigsPart, setting_number
 from barnabas.doctor.finding import Danger, Finding, MendingCommand
 from barnabas.doctor.rules.registration import rule
-from barnabas.doctor.words import first_lines, some
+from barnabas.doctor.words import brokers_named, first_lines, some
 
 __all__ = [
     "brokers_differ",
@@ -259,7 +259,7 @@ def _by_broker(values: Mapping[int, str]) -> str:
     by_text: dict[str, list[int]] = {}
     for broker_id, text in values.items():
         by_text.setdefault(text, []).append(broker_id)
-    return "; ".join(f"{text} (broker {some(ids)})" for text, ids in by_text.items())
+    return "; ".join(f"{text} ({brokers_named(ids)})" for text, ids in by_text.items())
 
 
 def _lines(found: Mapping[str, str]) -> tuple[str, ...]:

@@ -37,6 +37,8 @@ _DAY_MS = 86_400_000
 _MOST_DIRTY = 0.9
 _LEAST_SEGMENT = 1 << 20
 _OLD_HEAD_BYTES = 12
+_REQUEST_HEAD_BYTES = 1 << 16
+_REQUEST_BYTES, _FETCH_BYTES = "socket.request.max.bytes", "replica.fetch.max.bytes"
 _DEAD = "dead cleaner threads"
 _DEAD_THREADS = "kafka_log_logcleaner_deadthreadcount"
 _UNCLEANABLE = "kafka_log_logcleanermanager_uncleanable_partitions_count"
@@ -50,7 +52,7 @@ def log_dir_offline(log_dirs: LogDirsPart) -> Iterator[Finding]:
         return
     yield Finding(
         tuple(f"broker {broker_id}:{log_dir.path}" for broker_id, log_dir in found),
-        f"{counted(len(found), 'log dir is', 'log dirs are')} offline, and their replicas with them: "
+        f"{counted(len(found), 'log dir is', 'log dirs are')} offline, with all replicas in {'it' if len(found) == 1 else 'them'}: "
         f"{some(f'{log_dir.path} of broker {broker_id}' for broker_id, log_dir in found)}.",
         tuple(f"broker {broker_id}: {log_dir.path}: {log_dir.error.name}" for broker_id, log_dir in found[:_SHOWN]),
         ("Mend or replace the disk, then restart the broker: its replicas are copied from the others.",),
@@ -82,7 +84,7 @@ def _space(
     one: str,
     more: str,
 ) -> Iterator[Finding]:
-    subjects, lines = [], []
+    subjects, lines, all_by_others = [], [], True
     for broker_id, dirs in log_dirs.dirs.items():
         for log_dir in dirs:
             if not log_dir.total_bytes or log_dir.usable_bytes is None:
@@ -90,11 +92,13 @@ def _space(
             share = log_dir.usable_bytes / log_dir.total_bytes
             left_ms = _time_left_ms(earlier, broker_id, log_dir.path, log_dir.usable_bytes)
             if is_wrong(share, left_ms):
+                logs_bytes = sum(each.size_bytes for each in log_dir.replicas.values())
+                all_by_others = all_by_others and logs_bytes * 2 < log_dir.total_bytes - log_dir.usable_bytes
                 subjects.append(f"broker {broker_id}:{log_dir.path}")
                 lines.append(
                     f"broker {broker_id}: {log_dir.path} has {size(log_dir.usable_bytes)} of "
                     f"{size(log_dir.total_bytes)} left ({share:.0%}), its logs are "
-                    f"{size(sum(each.size_bytes for each in log_dir.replicas.values()))}; {_when(earlier, left_ms)}"
+                    f"{size(logs_bytes)}; {_when(earlier, left_ms)}"
                 )
     if not subjects:
         return
@@ -104,7 +108,9 @@ def _space(
         "up, and all replicas in it.",
         tuple(lines[:_SHOWN]),
         (
-            "Find what is large, then lower retention.ms or retention.bytes of that topic, add a disk, or move replicas:",
+            "Most of the space is taken by other files than the logs: find them (du -x), and move them away. The logs:"
+            if all_by_others
+            else "Find what is large, then lower retention.ms or retention.bytes of that topic, add a disk, or move replicas:",
             MendingCommand.of("log-dirs", "--describe"),
         ),
     )
@@ -269,7 +275,7 @@ def batches_above_socket(
     12 bytes, the head of an old message set, which does not count."""
     limits = {
         name: min(values)
-        for name in ("socket.request.max.bytes", "replica.fetch.max.bytes")
+        for name in (_REQUEST_BYTES, _FETCH_BYTES)
         if (
             values := [
                 number for each in configs.entries.values() if (number := setting_number(each, name)) is not None
@@ -293,8 +299,24 @@ def batches_above_socket(
             f"{name}: max.message.bytes={batch}, {passed}={limits[passed]} at brokers"
             for name, (batch, passed) in list(found.items())[:_SHOWN]
         ),
-        change_topics({name: f"max.message.bytes={limits[passed]}" for name, (_, passed) in found.items()}),
+        tuple(_smaller_batches(found, limits.get(_REQUEST_BYTES))),
     )
+
+
+def _smaller_batches(found: Mapping[str, tuple[int, str]], request: int | None) -> Iterator[MendingCommand | str]:
+    """A topic comes below the limit of requests, with room for the rest of a request; brokers fetch
+    what topics allow. To lower a topic below what brokers fetch would refuse batches that arrive
+    today."""
+    refused = {name for name, (_, passed) in found.items() if passed == _REQUEST_BYTES}
+    if refused and request is not None:
+        least = max(request - _REQUEST_HEAD_BYTES, request // 2)
+        yield from change_topics(dict.fromkeys(sorted(refused), f"max.message.bytes={least}"))
+    slow = [batch for name, (batch, _) in found.items() if name not in refused]
+    if slow:
+        yield (
+            f"Set {_FETCH_BYTES}={max(slow)} in server.properties of the brokers, and restart them one after the other: "
+            "a follower copies a larger batch alone in its answer. To lower max.message.bytes would refuse producers."
+        )
 
 
 def _is_compacted(entries: Mapping[str, ConfigEntry]) -> bool:
