@@ -241,6 +241,14 @@ def test_internal_topics_get_no_more_copies_than_there_are_brokers(ids: tuple[in
     assert f"offsets.topic.replication.factor={factor} " in str(finding.mends[0])
 
 
+@pytest.mark.parametrize(("ids", "is_fewer"), [((1, 2), True), ((1, 2, 4), False)])
+def test_a_plan_that_takes_copies_away_says_so(ids: tuple[int, ...], is_fewer: bool) -> None:
+    """Broker 3 is away, and only a fourth broker can take its replicas."""
+    (finding,) = apply("broker-away", topics(topic("t", ([1, 2, 3], [1, 2]))), brokers(*ids)).findings
+    assert ("1 partition, which has fewer" in str(finding.mends[0])) is is_fewer
+    assert {len(replicas) for replicas in finding.moves.values()} == {2 if is_fewer else 3}
+
+
 def test_a_move_to_a_broker_that_is_away_stands_still() -> None:
     """Without a second reading nothing is said of other moves."""
     from barnabas.client.admin.reassignments import Reassignment

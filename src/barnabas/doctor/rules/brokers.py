@@ -12,7 +12,7 @@ from barnabas.doctor.evidence.cluster import BrokersPart, TopicsPart
 from barnabas.doctor.evidence.configs import BrokerConfigsPart, setting_number
 from barnabas.doctor.finding import Danger, Finding, MendingCommand, NotApplicableError
 from barnabas.doctor.placement import WANTED_FACTOR, BrokerLoad, with_replicas
-from barnabas.doctor.rules.mending import PLAN_FILE, run_plan
+from barnabas.doctor.rules.mending import run_plan
 from barnabas.doctor.rules.registration import rule
 from barnabas.doctor.rules.single_broker import require_brokers
 from barnabas.doctor.words import brokers_named, counted, some
@@ -111,6 +111,9 @@ def broker_away(topics: TopicsPart, brokers: BrokersPart) -> Iterator[Finding]:
     if not away:
         return
     numbers = sorted(away)
+    moves = _replaced(topics, brokers)
+    wanted = {each: len(part.replicas) for each, part in topics.partitions()}
+    fewer = sum(len(replicas) < wanted[each] for each, replicas in moves.items())
     yield Finding(
         tuple(f"broker {broker_id}" for broker_id in numbers),
         f"{brokers_named(numbers, 'Broker')} {'is' if len(away) == 1 else 'are'} not in the cluster, and should keep "
@@ -119,11 +122,21 @@ def broker_away(topics: TopicsPart, brokers: BrokersPart) -> Iterator[Finding]:
             f"broker {each} has replicas of {counted(away[each], 'partition', 'partitions')}" for each in numbers[:6]
         ),
         (
-            f"Start {brokers_named(numbers)} again. If one will not come back, move its replicas to others:",
-            MendingCommand.of("doctor", "--only", "broker-away", "--plan", PLAN_FILE),
-            MendingCommand.of("reassign-partitions", "--reassignment-json-file", PLAN_FILE, "--execute"),
+            f"Start {brokers_named(numbers)} again. {_without(fewer)}",
+            *run_plan("broker-away"),
         ),
-        moves=_replaced(topics, brokers),
+        moves=moves,
+    )
+
+
+def _without(fewer: int) -> str:
+    """What the plan is for, and what it costs where no other broker can take the replicas."""
+    if not fewer:
+        return "If one will not come back, move its replicas to others:"
+    return (
+        "If one will not come back, start another broker with its id, whose replicas are copied. Without one, there is "
+        f"no broker for replicas of {counted(fewer, 'partition, which has', 'partitions, which have')} fewer by this "
+        "plan:"
     )
 
 
@@ -203,7 +216,7 @@ def internal_topic_settings(topics: TopicsPart, brokers: BrokersPart, configs: B
     found = {name: ids for name, ids in found.items() if ids}
     if not found:
         return
-    factor = min(_WANTED_FACTOR, len(brokers.views))
+    factor = min(WANTED_FACTOR, len(brokers.views))
     yield Finding(
         tuple(found),
         f"{some(_FACTOR_SETTINGS[name] for name in found)} will be created with one copy of each record.",
