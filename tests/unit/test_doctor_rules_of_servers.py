@@ -4,6 +4,7 @@ import pytest
 
 from barnabas.client.admin.acls import Acl
 from barnabas.client.admin.configurations import ConfigEntry, ConfigSource, Synonym
+from barnabas.doctor.diagnosis import RuleOutcome, diagnose
 from barnabas.doctor.evidence.cluster import BrokersPart, BrokerView, MomentPart
 from barnabas.doctor.evidence.configs import BrokerConfigsPart
 from barnabas.doctor.evidence.coordination import (
@@ -19,10 +20,10 @@ from barnabas.doctor.evidence.coordination import (
     ZnodesPart,
 )
 from barnabas.doctor.evidence.listeners import listeners_of
-from barnabas.doctor.evidence.part import Absent, Why
+from barnabas.doctor.evidence.part import Absent, Evidence, Gap, Why
 from barnabas.doctor.evidence.security import AclsPart, CertificatesPart, CertificateView, ShownChain
 from barnabas.doctor.finding import Danger, MendingCommand, NotApplicableError
-from barnabas.doctor.rules import coordination, coordination_servers, security, settings
+from barnabas.doctor.rules import ALL_RULES, coordination, coordination_servers, security, settings
 
 NOW_MS = 1_700_000_000_000
 MOMENT = MomentPart(now_ms=NOW_MS)
@@ -72,6 +73,8 @@ def test_a_certificate_ends_within_thirty_days(begins_ms: int, ends_ms: int, dan
     assert [each.danger for each in found] == danger
     with pytest.raises(NotApplicableError):
         list(security.certificates_end(CertificatesPart(chains=()), MOMENT))
+    unseen = (Gap("SSL of broker 0", Absent(Why.UNREACHABLE, "no TLS handshake")),)
+    assert not list(security.certificates_end(CertificatesPart(chains=(), gaps=unseen), MOMENT))
 
 
 @pytest.mark.parametrize(
@@ -209,9 +212,24 @@ def test_members_are_away_while_others_serve() -> None:
     assert [len(list(check(ensemble(away, server())))) for check in checks] == [0, 1]
     assert [len(list(check(ensemble(away, silent)))) for check in checks] == [0, 1]
     assert [len(list(check(ensemble(away)))) for check in checks] == [1, 0]
+    (found,) = coordination.ensemble_without_leader(ensemble(away))
+    assert (found.danger, "serves clients" in found.sentence) == (None, True)
+    cut_off = ServerLook("h:3", None, "unreachable", is_serving=False, is_unreachable=True)
+    (found,) = coordination.ensemble_without_leader(ensemble(cut_off))
+    assert (found.danger, "answers from here" in found.sentence) == (Danger.COMING, True)
     leaders = [ServerLook(f"h:{port}", "leader") for port in (1, 2)]
     (found,) = coordination.ensemble_without_leader(ensemble(*leaders))
     assert "2 leaders" in found.sentence
+
+
+def test_an_ensemble_whose_members_are_not_known_is_not_checked() -> None:
+    """To say that the rules do not apply would hide that an answer is missing."""
+    unread = Absent(Why.UNREACHABLE, "no session")
+    part = EnsemblePart(connect=(ADDRESS,), servers=(server(),), members=unread)
+    rules = [each for each in ALL_RULES if each.name in ("ensemble-even", "short-connect-string")]
+    found = diagnose(Evidence((part,)), rules)
+    assert {each.outcome for each in found.checks} == {RuleOutcome.NOT_CHECKED}
+    assert found.is_incomplete
 
 
 @pytest.mark.parametrize(("outstanding", "is_found"), [(None, False), (100, False), (101, True)])

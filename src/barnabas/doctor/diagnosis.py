@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from barnabas.doctor.evidence.part import Absent, Evidence, EvidencePart, Gap
-from barnabas.doctor.finding import Finding, NotApplicableError
+from barnabas.doctor.finding import Finding, NotApplicableError, UncheckedError
 from barnabas.doctor.rules.registration import DoctorRule
 
 __all__ = ["AppliedRule", "Diagnosis", "RuleOutcome", "diagnose"]
@@ -65,11 +65,17 @@ def _apply(evidence: Evidence, rule: DoctorRule) -> tuple[AppliedRule, list[Find
     parts = [evidence.get(kind) for kind in rule.takes]
     for kind, part in zip(rule.takes, parts, strict=True):
         if isinstance(part, Absent) and kind not in rule.optional:
-            return AppliedRule(rule, RuleOutcome.NOT_CHECKED, part.reason, is_incomplete=part.why.is_incomplete), []
+            return _unchecked(rule, part), []
     gaps = tuple(dict.fromkeys(gap for part in parts if isinstance(part, EvidencePart) for gap in part.gaps))
     try:
         found = [replace(each, rule=rule.name, danger=each.danger or rule.danger) for each in rule.check(*parts)]
+    except UncheckedError as error:
+        return _unchecked(rule, error.absent), []
     except NotApplicableError as error:
         return AppliedRule(rule, RuleOutcome.NOT_APPLICABLE, str(error)), []
     outcome = RuleOutcome.FOUND if found else RuleOutcome.PASSED
     return AppliedRule(rule, outcome, gaps=gaps, is_incomplete=any(gap.absent.why.is_incomplete for gap in gaps)), found
+
+
+def _unchecked(rule: DoctorRule, absent: Absent) -> AppliedRule:
+    return AppliedRule(rule, RuleOutcome.NOT_CHECKED, absent.reason, is_incomplete=absent.why.is_incomplete)

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from barnabas.base.ids import TopicPartition
+from barnabas.doctor.evidence.part import Absent
 
-__all__ = ["Danger", "Finding", "MendingCommand", "NotApplicableError"]
+__all__ = ["Danger", "Finding", "MendingCommand", "NotApplicableError", "UncheckedError"]
 
 
 class Danger(IntEnum):
@@ -70,6 +71,14 @@ class Finding:
     of `reassign-partitions`."""
     danger: Danger | None = None
     rule: str = ""
+
+
+class UncheckedError(Exception):
+    """Raised by a rule that lacks a piece of a part, without which it cannot judge."""
+
+    def __init__(self, absent: Absent) -> None:
+        super().__init__(absent.reason)
+        self.absent = absent
 
 
 class NotApplicableError(Exception):

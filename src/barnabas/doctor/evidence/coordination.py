@@ -46,6 +46,8 @@ class ServerLook:
     mode: str | None
     problem: str = ""
     is_serving: bool | None = True
+    is_unreachable: bool = False
+    """It did not answer this machine, which says nothing of what brokers reach."""
     zxid: int | None = None
     """Its last transaction."""
     outstanding: int | None = None

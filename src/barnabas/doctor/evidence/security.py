@@ -33,7 +33,8 @@ class ShownChain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificatesPart(EvidencePart):
-    """The chains of all TLS listeners that were reached; none where no listener has TLS."""
+    """The chains of all TLS listeners that were reached; none where no listener has TLS, or
+    where gaps say why."""
 
     chains: tuple[ShownChain, ...]
 

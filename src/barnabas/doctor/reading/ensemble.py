@@ -158,4 +158,5 @@ def _view(status: ServerStatus) -> ServerLook:
         return ServerLook(status.server, None, status.role, is_serving=None)
     mode = status.role if status.state is ServingState.READ_ONLY else None
     problem = "read-only, without a quorum" if status.state is ServingState.READ_ONLY else status.role
-    return ServerLook(status.server, mode, problem, is_serving=False)
+    is_unreachable = status.state is ServingState.UNREACHABLE
+    return ServerLook(status.server, mode, problem, is_serving=False, is_unreachable=is_unreachable)

@@ -45,8 +45,9 @@ class _Place(NamedTuple):
 def read_certificates(reading: ClusterReading) -> CertificatesPart:
     """The chain of each listener with TLS that brokers have."""
     places = _listeners(reading)
+    unknown = reading.require(BrokerConfigsPart).gaps
     if not places:
-        return CertificatesPart(chains=())
+        return CertificatesPart(chains=(), gaps=unknown)
     deadline = reading.deadline(_HANDSHAKE_S)
     with ThreadPoolExecutor(min(len(places), _MAX_THREADS)) as pool:
         found = list(pool.map(lambda place: _chain(place, deadline), places))
@@ -55,7 +56,7 @@ def read_certificates(reading: ClusterReading) -> CertificatesPart:
         for place, each in zip(places, found, strict=True)
         if isinstance(each, Absent)
     )
-    return CertificatesPart(chains=tuple(each for each in found if not isinstance(each, Absent)), gaps=gaps)
+    return CertificatesPart(chains=tuple(each for each in found if not isinstance(each, Absent)), gaps=unknown + gaps)
 
 
 def _listeners(reading: ClusterReading) -> list[_Place]:

@@ -11,7 +11,7 @@ from barnabas.doctor.evidence.cluster import BrokersPart
 from barnabas.doctor.evidence.configs import BrokerConfigsPart
 from barnabas.doctor.evidence.coordination import EnsemblePart, MemberLine, ServerSessionsPart, ZnodesPart
 from barnabas.doctor.evidence.part import Absent
-from barnabas.doctor.finding import Danger, Finding, MendingCommand, NotApplicableError
+from barnabas.doctor.finding import Danger, Finding, MendingCommand, NotApplicableError, UncheckedError
 from barnabas.doctor.rules.registration import rule
 from barnabas.doctor.words import brokers_named, counted, some
 
@@ -32,7 +32,16 @@ def ensemble_without_leader(ensemble: EnsemblePart) -> Iterator[Finding]:
     """Brokers go on with what they have; no leader, topic or in-sync set can change."""
     serving = [each for each in ensemble.servers if each.is_serving is not False]
     leaders = [each.address for each in serving if each.mode == "leader"]
-    if not serving:
+    if not serving and all(each.is_unreachable for each in ensemble.servers):
+        yield Finding(
+            tuple(ensemble.connect),
+            "No coordination server answers from here: they are stopped, frozen or cut off from this machine. If they are "
+            "away from the brokers, too, no partition can get another leader, and no topic can change.",
+            tuple(f"{each.address}: {each.problem}" for each in ensemble.servers),
+            ("see whether they run where brokers reach them, and start them if not", _status(ensemble)),
+            danger=Danger.COMING,
+        )
+    elif not serving:
         yield Finding(
             tuple(ensemble.connect),
             "No coordination server serves clients: no partition can get another leader, and no topic can change.",
@@ -95,7 +104,7 @@ def single_server(ensemble: EnsemblePart, brokers: BrokersPart) -> Iterator[Find
 def ensemble_is_even(ensemble: EnsemblePart) -> Iterator[Finding]:
     """One member more than an odd number stands no failure more, and can fail itself."""
     if isinstance(ensemble.members, Absent):
-        raise NotApplicableError(ensemble.members.reason)
+        raise UncheckedError(ensemble.members)
     voters = [each.server_id for each in ensemble.members if each.is_voter]
     if voters and len(voters) % 2 == 0:
         stands = (len(voters) - 1) // 2
@@ -137,7 +146,7 @@ def _readiness(ensemble: EnsemblePart, member: MemberLine) -> int:
 def connect_string_is_short(ensemble: EnsemblePart, configs: BrokerConfigsPart | Absent) -> Iterator[Finding]:
     """A broker whose only named member is away cannot start, and loses its session."""
     if isinstance(ensemble.members, Absent):
-        raise NotApplicableError(ensemble.members.reason)
+        raise UncheckedError(ensemble.members)
     voters = [each for each in ensemble.members if each.is_voter]
     if len(voters) > 1 and len(ensemble.connect) == 1:
         short = _with_one_server(configs)

@@ -37,7 +37,7 @@ _MOST_LINES = 6
 @rule("certificate-ends", Danger.COMING, "a server's TLS certificate, or one above it, ends within 30 days")
 def certificates_end(certificates: CertificatesPart, moment: MomentPart) -> Iterator[Finding]:
     """Clients and brokers that verify it cannot connect afterwards."""
-    if not certificates.chains:
+    if not certificates.chains and not certificates.gaps:
         raise NotApplicableError("no listener has TLS")
     for is_over in (True, False):
         found: dict[str, str] = {}
