@@ -186,6 +186,7 @@ def test_what_an_ensemble_lacks_is_named() -> None:
         assert found["ensemble-even"].evidence == ("/zookeeper/config: voters 1, 2",)
     with Cluster(1, zk_servers=3) as cluster:
         bootstrap = cluster.bootstrap_servers
+        cluster.create_topic("orders")
         assert findings_at(bootstrap, *ENSEMBLE_RULES) == {}
         servers = cluster.zookeeper_connect.split(",")
         cluster.stop_zookeeper(3)
@@ -198,6 +199,8 @@ def test_what_an_ensemble_lacks_is_named() -> None:
             lambda: (each := findings_at(bootstrap, *ENSEMBLE_RULES)).keys() == {"ensemble-without-leader"} and each
         )
         assert f"{servers[0]}: not serving" in found["ensemble-without-leader"].evidence
+        # without the service brokers do not answer for topics, whose settings under-min-isr needs
+        assert findings_at(bootstrap, "under-min-isr", "ensemble-without-leader").keys() == found.keys()
         cluster.start_zookeeper(2)
         cluster.start_zookeeper(3)
         eventually(lambda: findings_at(bootstrap, *ENSEMBLE_RULES) == {})

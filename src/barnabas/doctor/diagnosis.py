@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from barnabas.doctor.evidence.part import Absent, Evidence, EvidencePart, Gap
-from barnabas.doctor.finding import Finding, NotApplicableError, UncheckedError
+from barnabas.doctor.evidence.part import Absent, Evidence, EvidencePart, Gap, UncheckedError
+from barnabas.doctor.finding import Finding, NotApplicableError
 from barnabas.doctor.rules.registration import DoctorRule
 
 __all__ = ["AppliedRule", "Diagnosis", "RuleOutcome", "diagnose"]

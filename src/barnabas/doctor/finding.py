@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from barnabas.base.ids import TopicPartition
-from barnabas.doctor.evidence.part import Absent
 
-__all__ = ["Danger", "Finding", "MendingCommand", "NotApplicableError", "UncheckedError"]
+__all__ = ["Danger", "Finding", "MendingCommand", "NotApplicableError"]
 
 
 class Danger(IntEnum):
@@ -71,14 +70,6 @@ class Finding:
     of `reassign-partitions`."""
     danger: Danger | None = None
     rule: str = ""
-
-
-class UncheckedError(Exception):
-    """Raised by a rule that lacks a piece of a part, without which it cannot judge."""
-
-    def __init__(self, absent: Absent) -> None:
-        super().__init__(absent.reason)
-        self.absent = absent
 
 
 class NotApplicableError(Exception):

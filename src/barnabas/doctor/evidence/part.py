@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
-__all__ = ["Absent", "Evidence", "EvidencePart", "Gap", "Why"]
+__all__ = ["Absent", "Evidence", "EvidencePart", "Gap", "UncheckedError", "Why"]
 
 
 class Why(Enum):
@@ -34,6 +34,14 @@ class Absent:
 
     why: Why
     reason: str
+
+
+class UncheckedError(Exception):
+    """Raised by a rule that lacks a piece of a part, without which it cannot judge."""
+
+    def __init__(self, absent: Absent) -> None:
+        super().__init__(absent.reason)
+        self.absent = absent
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,11 @@ def read_topics(reading: ClusterReading) -> TopicsPart:
 @reads(right=_TOPIC_RIGHT)
 def read_topic_configs(reading: ClusterReading) -> TopicConfigsPart:
     """The settings of each topic that some rule judges. Each broker knows those of all topics, so
-    each is asked for a share of them; one that does not answer leaves its share to another one."""
+    each is asked for a share of them; one that does not answer leaves its share to another one.
+
+    A broker's own settings are read before: without the coordination service a broker answers for
+    itself, and waits with the settings of topics, which are there."""
+    reading.get(BrokerConfigsPart)
     topics = [Resource(ResourceType.TOPIC, topic.name) for topic in reading.require(TopicsPart).topics]
     alive = [view.broker_id for view in reading.require(BrokersPart).alive]
     shares = {broker_id: topics[number :: len(alive)] for number, broker_id in enumerate(alive)}

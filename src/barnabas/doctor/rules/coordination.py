@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from barnabas.doctor.evidence.cluster import BrokersPart
 from barnabas.doctor.evidence.configs import BrokerConfigsPart
 from barnabas.doctor.evidence.coordination import EnsemblePart, MemberLine, ServerSessionsPart, ZnodesPart
-from barnabas.doctor.evidence.part import Absent
-from barnabas.doctor.finding import Danger, Finding, MendingCommand, NotApplicableError, UncheckedError
+from barnabas.doctor.evidence.part import Absent, UncheckedError
+from barnabas.doctor.finding import Danger, Finding, MendingCommand, NotApplicableError
 from barnabas.doctor.rules.registration import rule
 from barnabas.doctor.words import brokers_named, counted, some
 
