@@ -103,6 +103,17 @@ def test_a_record_that_retention_removed_is_interpolated_from_samples_of_the_end
     assert (before.timestamp_ms, before.error_ms, before.source) == (BASE_MS, None, TimeSource.AT_LEAST)
 
 
+def test_a_record_without_a_timestamp_is_not_of_1969() -> None:
+    """Its time is that of the records around it, or not known before the first one with a time."""
+    partition = Partition([-1, BASE_MS, -1, BASE_MS + 2000])
+    times = learned(partition, [0, 2])
+    for offset in (0, 2):
+        times.add_record(offset, -1)
+    assert times.estimate(0, 0).source is TimeSource.UNKNOWN
+    assert (times.estimate(2, 0).timestamp_ms or 0) >= BASE_MS
+    assert times.has_record(2)
+
+
 def test_a_records_own_timestamp_wins() -> None:
     """What was fetched is exact."""
     times = OffsetTimes()

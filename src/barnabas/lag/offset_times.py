@@ -86,7 +86,8 @@ class OffsetTimes:
         self._add(point)
 
     def add_record(self, offset: int, timestamp_ms: int) -> None:
-        """The timestamp of the record that a group reads next which has committed ``offset``."""
+        """The timestamp of the record that a group reads next which has committed ``offset``;
+        negative for a record without one."""
         self._records[offset] = timestamp_ms
         if len(self._records) > _MOST_RECORDS:
             del self._records[next(iter(self._records))]
@@ -138,7 +139,7 @@ class OffsetTimes:
         """The timestamp of the record at an offset, or of the next one that is there.
 
         ``begin`` is the partition's first offset."""
-        if (exact := self._records.get(offset)) is not None:
+        if (exact := self._records.get(offset, -1)) >= 0:
             return TimeEstimate(exact, 0, TimeSource.RECORD)
         points = self._points
         place = bisect_right(self._offsets, offset)
@@ -174,7 +175,7 @@ class OffsetTimes:
             {
                 max(offset, begin)
                 for offset in offsets
-                if offset not in self._records and (offset >= begin or first > offset)
+                if self._records.get(offset, -1) < 0 and (offset >= begin or first > offset)
             }
         )
         if not wanted:
