@@ -10,9 +10,11 @@ __all__ = ["METRICS_ADDRESS", "parse_metrics_address"]
 METRICS_ADDRESS = "metrics.http.address"
 
 
-def parse_metrics_address(text: str) -> tuple[str, int]:
-    """Host (empty for all interfaces) and port. Raises `ConfigError`."""
+def parse_metrics_address(text: str, name: str = METRICS_ADDRESS) -> tuple[str, int]:
+    """Host (empty for all interfaces) and port of a setting, or of an option.
+
+    Raises `ConfigError`."""
     host, colon, port = text.strip().rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535 or (":" in host and not host.startswith("[")):
-        raise ConfigError(f"{METRICS_ADDRESS}: {text!r} is not host:port")
+        raise ConfigError(f"{name}: {text!r} is not host:port")
     return host.strip("[]"), int(port)

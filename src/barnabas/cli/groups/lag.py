@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from barnabas.base.errors import BarnabasError
+from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.record_times import time_as_text
 from barnabas.cli.connection.connect import connect
 from barnabas.cli.connection.suggestions import with_suggestion
@@ -35,6 +35,7 @@ from barnabas.lag.history import LagHistory
 from barnabas.lag.metric_names import NamesOf
 from barnabas.lag.monitor import MOST_RECORDS, LagMonitor
 from barnabas.lag.values import GroupLag, LagReport
+from barnabas.net.metrics_address import parse_metrics_address
 from barnabas.top.tables import shortened
 from barnabas.wire.kafka.errors import KafkaError
 
@@ -48,7 +49,6 @@ _INTERVAL_S = 15.0
 _HISTORY_MB = 64
 _RECORDS_OF_ONE_ANSWER = 256
 _LEAST_NAME = 12
-_ADDRESS = re.compile(r"(?P<host>\[[^\]]*\]|[^:]*):(?P<port>\d{1,5})")
 
 
 def main(argv: list[str]) -> int:
@@ -175,10 +175,10 @@ def _check(parser: ToolParser, given: argparse.Namespace) -> None:
         except re.error as error:
             parser.error(f"--groups {given.groups}: this is not a regular expression ({error})")
     if given.metrics_address is not None:
-        match = _ADDRESS.fullmatch(given.metrics_address)
-        if match is None or int(match["port"]) > 65535:
-            parser.error(f"--metrics-address {given.metrics_address}: HOST:PORT is expected, such as localhost:9308")
-        given.metrics_address = match["host"].strip("[]"), int(match["port"])
+        try:
+            given.metrics_address = parse_metrics_address(given.metrics_address, "--metrics-address")
+        except ConfigError as error:
+            parser.error(str(error))
     given.metrics_names = _names(parser, given.metrics_names)
 
 
