@@ -43,7 +43,12 @@ def _finding_lines(number: int, finding: Finding, connection: Sequence[str]) -> 
         if isinstance(mend, MendingCommand):
             yield from _command_lines(command_words(mend, connection))
         else:
-            yield from _wrapped(mend, "   > ", "     ")
+            yield from _wrapped(_advice(mend), "   > ", "     ")
+
+
+def _advice(mend: str) -> str:
+    """As a sentence begins."""
+    return f"{mend[:1].upper()}{mend[1:]}"
 
 
 def _wrapped(text: str, first: str, others: str) -> list[str]:
@@ -120,7 +125,7 @@ def diagnosis_document(diagnosis: Diagnosis, connection: Sequence[str]) -> dict[
                 "mends": [
                     {"command": command_text(mend, connection)}
                     if isinstance(mend, MendingCommand)
-                    else {"advice": mend}
+                    else {"advice": _advice(mend)}
                     for mend in finding.mends
                 ],
             }

@@ -107,13 +107,18 @@ def _read(given: argparse.Namespace, rules: Sequence[DoctorRule]) -> Evidence:
         sources = Sources(
             connection,
             zookeeper=ConnectString.parse(given.zookeeper_connect).servers if given.zookeeper_connect else (),
-            metrics=[ConnectString.parse(each).servers[0] for each in given.metrics],
-            admin_servers=[ConnectString.parse(each).servers[0] for each in given.admin_servers],
+            metrics=_addresses(given.metrics),
+            admin_servers=_addresses(given.admin_servers),
             coordination_network=SocketNetwork if access is None else access.network,
             coordination_login=None if access is None else access.new_sasl_client,
             over_s=given.over,
         )
         return read_evidence(sources, (*_NEEDED, *(kind for rule in rules for kind in rule.takes)))
+
+
+def _addresses(given: Sequence[str]) -> list[tuple[str, int]]:
+    """Of an option that may be repeated, or has several values, with commas or without."""
+    return [server for each in given for server in ConnectString.parse(each).servers]
 
 
 def _connection_options(given: argparse.Namespace) -> list[str]:
