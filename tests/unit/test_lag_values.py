@@ -20,6 +20,7 @@ _OF_GROUPS = (
     "burrow_kafka_consumer_lag_total",
     "kafka_consumergroup_lag_sum",
     "kafka_consumergroup_group_max_lag_seconds",
+    "burrow_kafka_consumer_status",
     "barnabas_lag_group_catch_up_seconds",
     "barnabas_lag_group_consumed_records_per_second",
 )
@@ -65,7 +66,7 @@ def test_a_group_that_committed_nothing_is_neither_at_the_end_nor_behind() -> No
     """With a member that has a partition, and with nothing at all."""
     for found in (group(_UNREAD._replace(committed=None, problem="")), group()):
         assert figures(found) == (None, None, "unknown", None, None)
-        assert page(found) == {}
+        assert page(found) == {"burrow_kafka_consumer_status": 1.0}
 
 
 def test_a_group_that_is_known_whole_has_all_sums() -> None:

@@ -167,6 +167,12 @@ def _max_lag_s(group: GroupLag) -> float | None:
     return None if group.furthest is None else _lag_s(group.furthest)
 
 
+def _burrow_status(group: GroupLag) -> int | None:
+    """None rather than OK for a group of which a part could not be read."""
+    is_unread = group.state is LagState.UNKNOWN and not group.is_complete
+    return None if is_unread else _BURROW_STATUS[group.state]
+
+
 def _catch_up(group: GroupLag) -> float | None:
     """Infinity where the lag does not become smaller."""
     return math.inf if group.never_catches_up else group.catch_up_s
@@ -188,7 +194,7 @@ _OF_TOPICS: dict[str, Callable[[PartitionLag], int | None]] = {
 _OF_GROUPS: dict[str, Callable[[GroupLag], float | None]] = {
     "kminion_kafka_consumer_group_members": lambda group: group.members,
     "burrow_kafka_consumer_lag_total": lambda group: group.lag if group.is_complete else None,
-    "burrow_kafka_consumer_status": lambda group: _BURROW_STATUS[group.state],
+    "burrow_kafka_consumer_status": _burrow_status,
     "kafka_consumergroup_members": lambda group: group.members,
     "kafka_consumergroup_group_max_lag_seconds": _max_lag_s,
     "barnabas_lag_group_state_since_timestamp_seconds": lambda group: group.since_ms and group.since_ms / 1000,
