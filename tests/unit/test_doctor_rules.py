@@ -222,6 +222,26 @@ def test_a_topic_is_lowered_only_below_what_brokers_receive() -> None:
     assert "replica.fetch.max.bytes=5000000 in server.properties" in str(advice)
 
 
+@pytest.mark.parametrize("enabled", ["true", "false"])
+def test_leaders_that_the_controller_brings_back_may_be_waited_for(enabled: str) -> None:
+    """After a restart nothing has to be done where auto.leader.rebalance.enable is true."""
+    settings = {"auto.leader.rebalance.enable": enabled, "leader.imbalance.check.interval.seconds": 300}
+    found = BrokerConfigsPart(entries={1: entries(settings | {"leader.imbalance.per.broker.percentage": 10})})
+    parts = topics(topic("t", ([1, 2], [2, 1]), leader=2))
+    (finding,) = apply("preferred-leader-not-leading", parts, brokers(1, 2), found).findings
+    words = [each for each in finding.mends if isinstance(each, str)]
+    assert (len(words) == 1 and "every 5 minutes" in words[0]) is (enabled == "true")
+
+
+@pytest.mark.parametrize(("present", "advice"), [((1, 2), "start broker 3 again"), ((1, 2, 3), "start more brokers")])
+def test_a_broker_that_is_away_is_no_reason_for_fewer_copies(present: tuple[int, ...], advice: str) -> None:
+    """It has replicas of other topics, so that it is known."""
+    limits = BrokerConfigsPart(entries={1: entries({"transaction.state.log.replication.factor": 4})})
+    parts = topics(topic("t", ([1, 2, 3], [1, 2])))
+    (finding,) = apply("internal-topics", parts, brokers(*present), limits).findings
+    assert str(finding.mends[0]).startswith(advice)
+
+
 @pytest.mark.parametrize(("logs_bytes", "is_by_others"), [(1, True), (90 * GB, False)])
 def test_a_log_dir_that_other_files_fill_is_not_mended_by_retention(logs_bytes: int, is_by_others: bool) -> None:
     """The logs take less than half of what is used."""

@@ -14,7 +14,7 @@ from barnabas.doctor.finding import Danger, Finding, MendingCommand, NotApplicab
 from barnabas.doctor.placement import WANTED_FACTOR, BrokerLoad, with_replicas
 from barnabas.doctor.rules.mending import run_plan
 from barnabas.doctor.rules.registration import rule
-from barnabas.doctor.rules.single_broker import require_brokers
+from barnabas.doctor.rules.single_broker import brokers_with_replicas, require_brokers
 from barnabas.doctor.words import brokers_named, counted, some
 from barnabas.wire.kafka.api import ApiKey
 
@@ -216,7 +216,7 @@ def internal_topic_settings(topics: TopicsPart, brokers: BrokersPart, configs: B
     found = {name: ids for name, ids in found.items() if ids}
     if not found:
         return
-    factor = min(WANTED_FACTOR, len(brokers.views))
+    factor = min(WANTED_FACTOR, len(brokers.views.keys() | brokers_with_replicas(topics)))
     yield Finding(
         tuple(found),
         f"{some(_FACTOR_SETTINGS[name] for name in found)} will be created with one copy of each record.",

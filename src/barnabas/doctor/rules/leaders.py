@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from barnabas.base.ids import TopicPartition
 from barnabas.client.admin.configurations import ConfigSource
 from barnabas.client.admin.log_dirs import LogDirContents
+from barnabas.doctor.amounts import duration
 from barnabas.doctor.evidence.cluster import BrokersPart, TopicsPart
-from barnabas.doctor.evidence.configs import TopicConfigsPart
+from barnabas.doctor.evidence.configs import BrokerConfigsPart, TopicConfigsPart, setting_number
 from barnabas.doctor.evidence.part import Absent
 from barnabas.doctor.evidence.storage import EarlierStoragePart, LogDirsPart, ReassignmentsPart
 from barnabas.doctor.finding import Danger, Finding, MendingCommand
@@ -76,8 +77,11 @@ def unclean_leader_election(topics: TopicsPart, configs: TopicConfigsPart) -> It
 
 
 @rule("preferred-leader-not-leading", Danger.UNTIDY, "partitions are led by another than their preferred replica")
-def preferred_leader_not_leading(topics: TopicsPart, brokers: BrokersPart) -> Iterator[Finding]:
-    """Partitions whose first replica is in sync, there, and does not lead."""
+def preferred_leader_not_leading(
+    topics: TopicsPart, brokers: BrokersPart, configs: BrokerConfigsPart | Absent
+) -> Iterator[Finding]:
+    """Partitions whose first replica is in sync, there, and does not lead. So it is after each
+    restart of a broker, until the controller's next check."""
     present = brokers.racks
     found = {
         each: part
@@ -95,7 +99,24 @@ def preferred_leader_not_leading(topics: TopicsPart, brokers: BrokersPart) -> It
             *(f"{each}: replicas {part.replicas}, leader {part.leader}" for each, part in list(found.items())[:_SHOWN]),
             *(f"broker {broker_id} should lead {count} more" for broker_id, count in sorted(idle.items())),
         ),
-        (MendingCommand.of("leader-election", "--election-type", "preferred", "--all-topic-partitions"),),
+        (
+            *_by_the_controller(configs),
+            MendingCommand.of("leader-election", "--election-type", "preferred", "--all-topic-partitions"),
+        ),
+    )
+
+
+def _by_the_controller(configs: BrokerConfigsPart | Absent) -> tuple[str, ...]:
+    """Whether waiting is enough, where the brokers show it."""
+    entries = [] if isinstance(configs, Absent) else list(configs.entries.values())
+    settings = [entry.value for each in entries if (entry := each.get("auto.leader.rebalance.enable")) is not None]
+    if not settings or any(value != "true" for value in settings):
+        return ()
+    seconds = max(setting_number(each, "leader.imbalance.check.interval.seconds") or 0 for each in entries)
+    percent = max(setting_number(each, "leader.imbalance.per.broker.percentage") or 0 for each in entries)
+    return (
+        f"After a restart the controller does it by itself, every {duration(seconds * 1000)}, for a broker that does not "
+        f"lead more than {percent}% of its partitions. At once:",
     )
 
 

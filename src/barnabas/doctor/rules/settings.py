@@ -11,6 +11,7 @@ from barnabas.doctor.evidence.cluster import BrokersPart, TopicsPart
 from barnabas.doctor.evidence.configs import BrokerConfigsPart, setting_number
 from barnabas.doctor.finding import Danger, Finding, MendingCommand
 from barnabas.doctor.rules.registration import rule
+from barnabas.doctor.rules.single_broker import brokers_with_replicas
 from barnabas.doctor.words import brokers_named, first_lines, some
 
 __all__ = [
@@ -229,6 +230,7 @@ def internal_topics_cannot_be_made(
 ) -> Iterator[Finding]:
     """It is made when the first group, or the first transaction, needs it."""
     count = len(brokers.views)
+    away = sorted(brokers_with_replicas(topics) - brokers.views.keys())
     for topic, name, effect in _INTERNAL:
         wanted = max((setting_number(each, name) or 0 for each in configs.entries.values()), default=0)
         if topic not in topics.by_name and wanted > count:
@@ -236,7 +238,11 @@ def internal_topics_cannot_be_made(
                 (topic,),
                 f"{topic} cannot be made, for there are fewer brokers than its replicas: {effect}.",
                 (f"{name}={wanted}, and there {'is 1 broker' if count == 1 else f'are {count} brokers'}",),
-                (f"start more brokers, or set {name}={count} in the brokers' properties and restart them",),
+                (
+                    f"start {brokers_named(away)} again"
+                    if away
+                    else f"start more brokers, or set {name}={count} in the brokers' properties and restart them",
+                ),
                 danger=None if topic == "__consumer_offsets" else Danger.COMING,
             )
 

@@ -6,10 +6,10 @@ applicable, and the report says so; they do not count as findings.
 In Kafka: `offsets.topic.replication.factor=1` in the ``server.properties`` that it ships.
 """
 
-from barnabas.doctor.evidence.cluster import BrokersPart
+from barnabas.doctor.evidence.cluster import BrokersPart, TopicsPart
 from barnabas.doctor.finding import NotApplicableError
 
-__all__ = ["require_brokers"]
+__all__ = ["brokers_with_replicas", "require_brokers"]
 
 
 def require_brokers(brokers: BrokersPart, least: int) -> None:
@@ -21,3 +21,8 @@ def require_brokers(brokers: BrokersPart, least: int) -> None:
             if count == 1
             else f"the cluster has {count} brokers"
         )
+
+
+def brokers_with_replicas(topics: TopicsPart) -> set[int]:
+    """The brokers that should keep replicas, those that are away among them."""
+    return {replica for _, part in topics.partitions() for replica in part.replicas}
