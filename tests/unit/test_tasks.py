@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from barnabas.base.task_futures import future_of, result_of
-from barnabas.base.tasks import Beside, Resume, Runner, Task, done_here, one_by_one
+from barnabas.base.tasks import Beside, Resume, Runner, Task, done_here, one_by_one, pieces_of
 
 
 class Loop:
@@ -390,6 +390,20 @@ def test_what_is_removed_meanwhile_is_freed_when_its_turn_comes() -> None:
         del thing
     assert seen == [[False] * 4, [True, False, False, False], [True, True, False, False], [True, True, True, False]]
     assert all(end() is None for end in ends)
+
+
+def test_pieces_are_in_order_and_hold_only_what_is_still_to_come() -> None:
+    """The last one may be shorter; what comes to the collection meanwhile is not in them."""
+    things = {number: Freed() for number in range(5)}
+    first = weakref.ref(things[0])
+    assert [len(piece) for piece in pieces_of(things, 2)] == [2, 2, 1]
+    assert [number for piece in pieces_of(things, 2) for number in piece] == [0, 1, 2, 3, 4]
+    pieces = pieces_of(things.values(), 2)
+    assert next(pieces)[0] is things[0]
+    things.clear()
+    assert len(next(pieces)) == 2
+    assert first() is None
+    assert list(pieces_of((), 2)) == []
 
 
 @pytest.mark.parametrize("end", ["result", "error", "stop", "cancelled"])

@@ -40,7 +40,19 @@ from weakref import ref
 from barnabas.base.clock import CallLater, Clock
 from barnabas.base.threads import InThread
 
-__all__ = ["AnyTask", "Beside", "Lane", "Perform", "Resume", "Runner", "Task", "done_here", "list_of", "one_by_one"]
+__all__ = [
+    "AnyTask",
+    "Beside",
+    "Lane",
+    "Perform",
+    "Resume",
+    "Runner",
+    "Task",
+    "done_here",
+    "list_of",
+    "one_by_one",
+    "pieces_of",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -84,6 +96,18 @@ def one_by_one(items: Iterable[T]) -> Iterator[T]:
     waiting.reverse()
     while waiting:
         yield waiting.pop()
+
+
+def pieces_of(items: Iterable[T], most: int) -> Iterator[list[T]]:
+    """The items that there are now, ``most`` at a time, for a task that gives way between two
+    pieces. In order, and held no longer than by `one_by_one`; for loops that must be tight."""
+    waiting = list(items)
+    waiting.reverse()
+    while waiting:
+        piece = waiting[-most:]
+        del waiting[-most:]
+        piece.reverse()
+        yield piece
 
 
 def list_of(items: Iterable[T]) -> Task[list[T]]:
