@@ -72,7 +72,7 @@ def test_partitions_are_counted_together_as_each_describes_itself(
     sizes: dict[str, int] = {}
     for partition in online:
         folder = str(Path(partition.log.directory).parent)
-        sizes[folder] = sizes.get(folder, 0) + partition.log.segments.size_bytes
+        sizes[folder] = sizes.get(folder, 0) + sum(segment.size for segment in partition.log.segments)
     assert found.sizes == sizes
     assert found.offline == len(each) - len(online)
     assert found.leaders == len(leaders)

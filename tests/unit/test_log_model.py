@@ -199,6 +199,12 @@ class LogMachine(RuleBasedStateMachine):
             assert header.base_offset <= offset <= header.last_offset
 
     @invariant()
+    def size_is_that_of_all_segments(self) -> None:
+        segments = self.log.segments
+        assert segments.size_bytes == sum(segment.size for segment in segments)
+        assert segments.size_bytes == sum(Path(segment.path).stat().st_size for segment in segments)
+
+    @invariant()
     def epochs_equal_model(self) -> None:
         last = -1
         for offset, epoch, _ in self.records:

@@ -3,6 +3,8 @@
 All components of a log share one `Folder`, so a rename of the folder is one call.
 """
 
+import sys
+
 from barnabas.base.files import Files
 
 __all__ = ["Folder"]
@@ -11,11 +13,11 @@ __all__ = ["Folder"]
 class Folder:
     """A folder on a file system, wherever it is renamed to."""
 
-    __slots__ = ("directory", "files")
+    __slots__ = ("directory", "files", "parent")
 
     def __init__(self, files: Files, directory: str) -> None:
         self.files = files
-        self.directory = directory
+        self.move_to(directory)
 
     def path(self, name: str) -> str:
         """The path of a file in the folder."""
@@ -24,3 +26,5 @@ class Folder:
     def move_to(self, directory: str) -> None:
         """The folder was renamed."""
         self.directory = directory
+        self.parent = sys.intern(directory.rpartition("/")[0])
+        """The folder that holds it: one string for all logs of a log dir."""
