@@ -57,10 +57,10 @@ def test_settings_that_do_not_do_what_they_say_are_named() -> None:
             in found["settings-without-effect"].evidence[0]
         )
         assert found["overridden-settings"].evidence == (
-            "log.retention.hours: 24, and log.retention.ms=3600000 decides (broker 0, 1)",
+            "log.retention.hours: 24, and log.retention.ms=3600000 decides (brokers 0, 1)",
         )
         assert found["unknown-settings"].evidence == (
-            "log.segment.byte: not a property of brokers; log.segment.bytes is one (broker 0, 1)",
+            "log.segment.byte: not a property of brokers; log.segment.bytes is one (brokers 0, 1)",
         )
         assert found["brokers-differ"].evidence == ("message.max.bytes: 1048588 on broker 0, 2000000 on broker 1",)
         assert found["dynamic-values-differ"].evidence == ("min.insync.replicas: 2 on broker 0, 1 on broker 1",)

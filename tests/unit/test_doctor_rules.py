@@ -332,6 +332,13 @@ def test_a_report_is_ordered_by_danger_and_80_columns_wide() -> None:
     assert command.startswith("barnabas topics --bootstrap-server broker-1.example.com:9092 --describe")
 
 
+@pytest.mark.parametrize(("reason", "shown"), [("is it there?", "is it there?"), ("it is off", "it is off.")])
+def test_a_reason_ends_as_a_sentence(reason: str, shown: str) -> None:
+    """A question mark is enough."""
+    found = apply("log-dir-full", absent={LogDirsPart: Absent(Why.UNREACHABLE, reason)})
+    assert f"Not checked: log-dir-full: {shown}" in list(report_lines(found, ADDRESS))
+
+
 def test_each_part_that_a_rule_takes_has_a_reader() -> None:
     """One registration each; names are unique and in kebab case."""
     names = [rule.name for rule in ALL_RULES]

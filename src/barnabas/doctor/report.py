@@ -89,9 +89,14 @@ def _summary(diagnosis: Diagnosis) -> Iterator[str]:
     yield from _wrapped(f"{found}; {checked} of {len(diagnosis.checks)} rules {was} checked.", "", "")
     for outcome in (RuleOutcome.NOT_CHECKED, RuleOutcome.NOT_APPLICABLE):
         for reason, names in _by_reason(by_outcome[outcome]).items():
-            yield from _wrapped(f"{outcome.value.capitalize()}: {some(names)}: {reason}.", "", "  ")
+            yield from _wrapped(f"{outcome.value.capitalize()}: {some(names)}: {_ended(reason)}", "", "  ")
     for line, names in _gaps(diagnosis.checks).items():
         yield from _wrapped(f"Checked in part: {some(names)}: {line}.", "", "  ")
+
+
+def _ended(text: str) -> str:
+    """A sentence; a reason may be a question."""
+    return text if text.endswith(("?", ".")) else f"{text}."
 
 
 def _by_reason(checks: Iterable[AppliedRule]) -> dict[str, list[str]]:
