@@ -13,6 +13,7 @@ import pytest
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.ids import TopicPartition
+from barnabas.cli.main import main
 from barnabas.lag.history import HistoryError, LagHistory
 from barnabas.lag.offset_times import TimePoint
 from barnabas.lag.samples import WindowRecord
@@ -236,6 +237,14 @@ def test_rows_that_are_damaged_do_not_stop_a_process(history: LagHistory) -> Non
     assert list(history.windows("cluster-1", 0)) == ["b"]
     assert [minute.state for minute in history.minutes(0)] == [LagState.UNKNOWN]
     assert history.add(report(AT_MS + 1, {"a": LagState.STALLED})).groups[0].since_ms == AT_MS + 1
+
+
+def test_the_past_of_no_file_is_an_error_and_makes_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A name that was mistyped looks like no lag otherwise."""
+    path = tmp_path / "lga.db"
+    assert main(["lag", "--history", str(path), "--past", "3600"]) == 1
+    assert "there is no history" in capsys.readouterr().err
+    assert not path.exists()
 
 
 def test_a_pipe_is_no_history(tmp_path: Path) -> None:
