@@ -146,7 +146,7 @@ def test_an_overloaded_server_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """One server under two brokers: a slow disk, many clients, a znode made by hand, a clock that
     was wrong. Less counts as much here: 10 znodes, no request, 2 ms on average."""
     monkeypatch.setattr(coordination_servers, "MOST_ZNODES", 10)
-    monkeypatch.setattr(coordination_servers, "OUTSTANDING", -1)
+    monkeypatch.setattr(coordination_servers, "MANY_OUTSTANDING_REQUESTS", -1)
     with Cluster(2) as cluster:
         bootstrap = cluster.bootstrap_servers
         found = findings_at(bootstrap, *ENSEMBLE_RULES)
