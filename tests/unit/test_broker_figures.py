@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from barnabas.base.files import OsFiles
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.base.tasks import pieces_of
+from barnabas.base.tasks import in_pieces
 from barnabas.broker.cluster.znodes import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from barnabas.broker.controller.context import ControllerContext, PartitionState
 from barnabas.broker.monitoring.figures import _imbalanced, _offline, _Replicas
@@ -65,7 +65,7 @@ def test_partitions_are_counted_together_as_each_describes_itself(
     """Whatever their roles, in-sync sets, settings, segments and log dirs."""
     each = [data.draw(partitions(log)) for log in logs]
     found = _Replicas(LATE_MS)
-    for piece in pieces_of(each, 2):
+    for piece in in_pieces(each, 2):
         found.add(piece)
     online = [partition for partition in each if not partition.offline]
     leaders = [(partition, partition.leading()) for partition in online if partition.is_leader]

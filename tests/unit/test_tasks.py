@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from barnabas.base.task_futures import future_of, result_of
-from barnabas.base.tasks import Beside, Resume, Runner, Task, done_here, one_by_one, pieces_of
+from barnabas.base.tasks import Beside, Resume, Runner, Task, done_here, in_pieces, one_by_one
 
 
 class Loop:
@@ -396,14 +396,14 @@ def test_pieces_are_in_order_and_hold_only_what_is_still_to_come() -> None:
     """The last one may be shorter; what comes to the collection meanwhile is not in them."""
     things = {number: Freed() for number in range(5)}
     first = weakref.ref(things[0])
-    assert [len(piece) for piece in pieces_of(things, 2)] == [2, 2, 1]
-    assert [number for piece in pieces_of(things, 2) for number in piece] == [0, 1, 2, 3, 4]
-    pieces = pieces_of(things.values(), 2)
+    assert [len(piece) for piece in in_pieces(things, 2)] == [2, 2, 1]
+    assert [number for piece in in_pieces(things, 2) for number in piece] == [0, 1, 2, 3, 4]
+    pieces = in_pieces(things.values(), 2)
     assert next(pieces)[0] is things[0]
     things.clear()
     assert len(next(pieces)) == 2
     assert first() is None
-    assert list(pieces_of((), 2)) == []
+    assert list(in_pieces((), 2)) == []
 
 
 @pytest.mark.parametrize("end", ["result", "error", "stop", "cancelled"])

@@ -49,9 +49,9 @@ __all__ = [
     "Runner",
     "Task",
     "done_here",
+    "in_pieces",
     "list_of",
     "one_by_one",
-    "pieces_of",
 ]
 
 logger = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ def one_by_one(items: Iterable[T]) -> Iterator[T]:
         yield waiting.pop()
 
 
-def pieces_of(items: Iterable[T], most: int) -> Iterator[list[T]]:
+def in_pieces(items: Iterable[T], most: int) -> Iterator[list[T]]:
     """The items that there are now, ``most`` at a time, for a task that gives way between two
     pieces. In order, and held no longer than by `one_by_one`; for loops that must be tight."""
     waiting = list(items)

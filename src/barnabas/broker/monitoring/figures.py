@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from barnabas.base.ids import NO_BROKER, TopicPartition
 from barnabas.base.metric import Metric
 from barnabas.base.network import Standing
-from barnabas.base.tasks import Task, one_by_one, pieces_of
+from barnabas.base.tasks import Task, in_pieces, one_by_one
 from barnabas.broker.cluster.znodes import LeaderIsrAndControllerEpoch
 from barnabas.broker.controller.context import ControllerContext, PartitionState
 from barnabas.broker.controller.service import Controller
@@ -175,7 +175,7 @@ class _Replicas:
 
 def _replicas(page: _Page, replicas: ReplicaManager, log_dirs: LogDirs, late_before_ms: int) -> Task[None]:
     found = _Replicas(late_before_ms)
-    for partitions in pieces_of(replicas, _A_STEP):
+    for partitions in in_pieces(replicas, _A_STEP):
         found.add(partitions)
         yield None
     page.add(BrokerMetrics.PARTITIONS, len(replicas))
@@ -265,14 +265,14 @@ def _controller(page: _Page, controller: Controller) -> Task[None]:
     if controller.is_active:
         context = controller.context
         topics, deleted = len(context.topics), len(context.to_delete)
-        for assignments in pieces_of(context.topics.values(), _A_STEP):
+        for assignments in in_pieces(context.topics.values(), _A_STEP):
             partitions += sum(map(len, assignments))
             yield None
         if PartitionState.OFFLINE in context.partition_states.values():
-            for states in pieces_of(context.partition_states.items(), _A_STEP):
+            for states in in_pieces(context.partition_states.items(), _A_STEP):
                 offline += _offline(context, states)
                 yield None
-        for known in pieces_of(context.leadership.items(), _A_STEP):
+        for known in in_pieces(context.leadership.items(), _A_STEP):
             imbalanced += _imbalanced(context, known)
             yield None
     page.add(BrokerMetrics.GLOBAL_TOPICS, topics)

@@ -3,8 +3,6 @@
 All components of a log share one `Folder`, so a rename of the folder is one call.
 """
 
-import sys
-
 from barnabas.base.files import Files
 
 __all__ = ["Folder"]
@@ -26,5 +24,5 @@ class Folder:
     def move_to(self, directory: str) -> None:
         """The folder was renamed."""
         self.directory = directory
-        self.parent = sys.intern(directory.rpartition("/")[0])
-        """The folder that holds it: one string for all logs of a log dir."""
+        self.parent = directory.rpartition("/")[0]
+        """The folder that holds it."""
