@@ -71,7 +71,7 @@ def _brokers(seen: Seen) -> ViewTable:
         Column("RACK", "rack", 9, is_number=False),
         Column("LEADS", "leads", 1),
         Column("REPLICAS", "replicas", 6),
-        Column("BEHIND", "under_replicated", 4),
+        Column("OUT OF SYNC", "under_replicated", 4),
         Column("RECORDS/S", "records_per_s", 2),
         Column("IN/S", "bytes_in_per_s", 3),
         Column("OUT/S", "bytes_out_per_s", 3),
