@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
-from barnabas.client.admin.offsets import list_offsets
+from barnabas.client.admin.offsets import FoundOffset, list_offsets
 from barnabas.client.cluster.admin_connection import AdminConnection
 from barnabas.client.errors import ClientError, FencedError, RefusedError, TimedOutError
 from barnabas.registry.core.decisions import Answer, Decision, LogRecord, NewRecord
@@ -43,6 +43,7 @@ T = TypeVar("T")
 _TOO_LARGE = frozenset(("MSG_SIZE_TOO_LARGE", "MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"))
 _SKIPPED_LINES = 100
 _LATEST = -1
+_NEW_TOPIC_PAUSE_S = 0.1
 _HANDOVER_S, _LOOK_S = 5.0, 0.1
 _IDLE_S = 3600.0
 """Brokers forget a transactional.id that is not used for days: the next write registers it."""
@@ -81,7 +82,8 @@ class SchemaStore:
 
     async def start(self) -> None:
         """Read the topic to its end. Raises `BarnabasError`."""
-        end = await self._in_thread(self._prepare)
+        await self._in_thread(self._prepare)
+        end = await self._end()
         self._reader = StoreReader(self._client_properties, self._settings.topic, self._deliver, self._fail)
         self._reader.start()
         try:
@@ -92,17 +94,29 @@ class SchemaStore:
                 f"{self._settings.init_timeout_ms} (it was read to {self._position})"
             ) from None
 
-    def _prepare(self) -> int:
-        """Make or check the topic; returns its end."""
+    def _prepare(self) -> None:
+        """Make or check the topic."""
         settings = self._settings
         with AdminConnection(settings.bootstrap_servers, settings.properties) as connection:
             ensure_topic(connection, settings.topic, settings.replication_factor)
             self.cluster_id = connection.describe_cluster().cluster_id or ""
-            place = TopicPartition(settings.topic, 0)
-            found = list_offsets(connection, {place: _LATEST}, read_committed=True)[place]
-            if isinstance(found, RefusedError):
+
+    async def _end(self) -> int:
+        """The topic's end; a topic that was made a moment ago is waited for."""
+        until_s = self._loop.time() + self._settings.init_timeout_ms / 1000
+        while True:
+            found = await self._in_thread(self._end_now)
+            if not isinstance(found, RefusedError):
+                return found.offset
+            if not found.retriable or self._loop.time() >= until_s:
                 raise found
-            return found.offset
+            await asyncio.sleep(_NEW_TOPIC_PAUSE_S)
+
+    def _end_now(self) -> FoundOffset | RefusedError:
+        settings = self._settings
+        place = TopicPartition(settings.topic, 0)
+        with AdminConnection(settings.bootstrap_servers, settings.properties) as connection:
+            return list_offsets(connection, {place: _LATEST}, read_committed=True)[place]
 
     async def join(self, identity: RegistryIdentity) -> None:
         """Take part in the election, and wait until it is known who leads."""
