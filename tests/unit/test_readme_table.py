@@ -40,6 +40,7 @@ REPEATED_COPIES = "strangers/test_repeated_copies.py"
 PATRONI = "interop/test_patroni.py::test_patroni_switches_and_fails_over_without_a_lost_row_or_a_second_primary"
 DUBBO = "strangers/test_dubbo.py::test_a_consumer_asks_those_that_are_registered_after_kills"
 KASKADE = "strangers/test_kaskade.py"
+LAG = "interop/test_lag_clusters.py"
 PROMETHEUS = "interop/test_prometheus_scrapes.py::test_a_killed_broker_raises_alarms_until_it_is_back"
 
 PROOFS: dict[str, dict[str, dict[str, str]]] = {
@@ -352,6 +353,16 @@ PROOFS: dict[str, dict[str, dict[str, str]]] = {
         "kaskade 5.1.0": {
             "its admin mode shows topics, partitions and groups": f"{KASKADE}::test_its_admin_mode_shows_topics_partitions_and_groups",
             "its consumer mode shows records, and Avro by our registry": f"{KASKADE}::test_its_consumer_mode_shows_records",
+        },
+        "Apache Kafka 3.9.1 and 4.4.0, watched by ours": {
+            "`lag` has the seconds of the records' timestamps": f"{LAG}::test_the_time_is_that_of_the_records",
+            "`lag` names missing rights": f"{LAG}::test_what_may_not_be_seen_is_named",
+            "`top` shows them": (
+                "interop/test_top.py::test_apaches_clusters_are_shown_and_what_they_do_not_show_is_named"
+            ),
+            "`doctor` finds nothing wrong, then the faults that are prepared": (
+                "interop/test_doctor_apache.py::test_apaches_cluster_is_healthy_until_faults_are_prepared"
+            ),
         },
         "Prometheus (Debian)": {
             "it scrapes the brokers and evaluates all our rules": PROMETHEUS,
