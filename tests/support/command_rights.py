@@ -140,6 +140,13 @@ def _names(text: str) -> object:
     return [[name for name in some if not name.startswith("__")] for some in names]
 
 
+def _lags(text: str) -> object:
+    """Of groups, and how their seconds were found."""
+    return [
+        (each["group"], each["lag"], each["lag_seconds_source"]) for each in json.loads(text or "{}").get("groups", ())
+    ]
+
+
 def _events(text: str) -> object:
     """Which events were printed, and not when."""
     return set(re.findall(r'"name":"(\w+)"', text))
@@ -164,6 +171,7 @@ COMMANDS = (
     Command("cat -L -t orders", "-b {server} -F {config}"),
     Command("overview"),
     Command("top --output json", compared=_names),
+    Command("lag --output json", compared=_lags),
     Command("groups list"),
     Command("topics --list"),
     Command("topics --describe --topic orders"),
@@ -257,7 +265,7 @@ WITHOUT_RIGHTS = frozenset(
     (
         *("up", "status", "logs", "down", "server-start", "server-stop"),
         *("zookeeper-server-start", "zookeeper-server-stop", "zookeeper-shell", "zookeeper-status", "zookeeper-dump"),
-        *("dump-log", "lost-records", "context", "completion", "shims", "run-class"),
+        *("dump-log", "lost-records", "context", "completion", "shims", "run-class", "metrics"),
     )
 )
 """Commands that ask brokers for nothing."""
