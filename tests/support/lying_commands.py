@@ -126,6 +126,9 @@ READING = tuple(
     for line in (
         f"overview {_AT}",
         f"overview {_AT} --output json",
+        f"lag {_AT} --output json",
+        f"top {_AT} --output json",
+        f"doctor {_AT}",
         f"topics {_AT} --list",
         f"acls {_AT} --list",
         f"topics {_AT} --describe",

@@ -280,7 +280,7 @@ def test_every_command_that_asks_a_broker_is_lied_to() -> None:
     librdkafka = {each.split()[0] for each in OF_LIBRDKAFKA}
     local = {
         *("up", "status", "logs", "down", "server-stop", "server-start", "dump-log", "lost-records", "pipeline"),
-        *("context", "completion", "shims", "run-class"),
+        *("context", "completion", "shims", "run-class", "metrics"),
         *("registry", "rest"),  # servers that ask by the clients, whose calls are lied to above
         *(name for name in COMMANDS if name.startswith("zookeeper-")),
     }
