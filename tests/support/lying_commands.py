@@ -32,8 +32,8 @@ class Outcome(NamedTuple):
     @property
     def is_clear(self) -> bool:
         """Whether it ended as a command should, lied to or not: done, or failed with words."""
-        if self.status == INCOMPLETE:
-            return "Incomplete:" in self.error
+        if self.status == INCOMPLETE:  # also the doctor's for a cluster that it cannot read
+            return "Incomplete:" in self.error or "Error: " in self.error
         return self.status in (0, 1) and "Traceback" not in self.error and (self.status == 0 or bool(self.text))
 
     @property
