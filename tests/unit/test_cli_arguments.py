@@ -27,6 +27,7 @@ WITHOUT_BROKERS = [
     ["features", "describe"],
     ["get-offsets", "--topic", "t"],
     ["groups", "list"],
+    ["lag"],
     ["leader-election", "--election-type", "preferred", "--all-topic-partitions"],
     ["log-dirs", "--describe"],
     ["overview"],
