@@ -317,11 +317,11 @@ class Checkpoint:
         if not self.is_running():
             return False
         deadline = time.monotonic() + timeout_s
-        pid = self._running_pid()
+        pid = self.running_pid()
         patience = deadline - timeout_s + min(timeout_s, _NOTE_S)
         while pid is None and self.is_running() and time.monotonic() < patience:
             time.sleep(0.1)  # it holds the checkpoint, and notes its process in a moment
-            pid = self._running_pid()
+            pid = self.running_pid()
         if not self.is_running():
             return True
         if pid is None:
@@ -336,7 +336,7 @@ class Checkpoint:
             time.sleep(0.1)
         return True
 
-    def _running_pid(self) -> int | None:
+    def running_pid(self) -> int | None:
         """The process that run.json names, if it has the checkpoint's lock file open: the note
         may be of the run before."""
         pid = self.last_run().get("pid")

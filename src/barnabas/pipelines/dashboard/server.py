@@ -108,7 +108,9 @@ class Dashboard:
     def metrics(self) -> bytes:
         """All figures for Prometheus; those of the run change without its results."""
         checkpoint = Checkpoint(self._flow)
-        of_run = run_metrics_text(self._flow.name, checkpoint.last_run(), is_running=checkpoint.is_running())
+        # Not by the lock: a flow that starts at this moment would find it taken.
+        is_running = checkpoint.running_pid() is not None
+        of_run = run_metrics_text(self._flow.name, checkpoint.last_run(), is_running=is_running)
         return self.state().metrics + of_run.encode()
 
     def page(self) -> bytes:
