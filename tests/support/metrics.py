@@ -37,6 +37,11 @@ class Metrics:
         """The values by one label, in the order of the page."""
         return {dict(labels)[label]: value for labels, value in self._values.get(name, {}).items()}
 
+    def where(self, name: str, **labels: str) -> list[float]:
+        """The values with these labels, whatever others they have."""
+        wanted = frozenset(labels.items())
+        return [value for found, value in self._values.get(name, {}).items() if wanted <= found]
+
     def labels(self, name: str) -> list[set[str]]:
         """The names of the labels of each sample of this name."""
         return [{label for label, _ in labels} for labels in self._values.get(name, {})]
