@@ -11,7 +11,7 @@ import pytest
 from barnabas.testing import ProcessCluster
 from support.killed_brokers import coordinator_killed, leader_killed
 from support.log_daemons import Lines, daemon
-from support.needs import needs
+from support.needs import needs, program
 from support.transaction_copies import make, read_committed
 from support.waiting import eventually
 
@@ -83,7 +83,7 @@ def test_rsyslog_writes_each_line_once_and_reads_all_through_kills(cluster: Proc
         eventually(lambda: has_read(lines.count), timeout_s=LIMIT_S, what=f"{lines.count} lines in {out}")
 
     lines.add(A_TIME)
-    with daemon(["rsyslogd", "-n", "-f", config, "-i", tmp_path / "pid"], tmp_path, tmp_path / "pid"):
+    with daemon([program("rsyslogd"), "-n", "-f", config, "-i", tmp_path / "pid"], tmp_path, tmp_path / "pid"):
         all_are_read()
         lines.add(A_TIME)
         with leader_killed(cluster, topic):
@@ -114,7 +114,7 @@ def test_collectd_writes_each_value_once_while_the_leader_is_killed(cluster: Pro
         return len(stored()) >= count
 
     with (
-        daemon(["collectd", "-f", "-C", config], tmp_path, path),
+        daemon([program("collectd"), "-f", "-C", config], tmp_path, path),
         socket.socket(socket.AF_UNIX) as connection,
     ):
         connection.connect(str(path))

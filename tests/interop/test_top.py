@@ -117,7 +117,7 @@ def test_without_the_library_the_extra_is_named_and_snapshots_work(cluster: Up) 
     env = {**os.environ, "TERM": "xterm"}
     shown = subprocess.run(words, capture_output=True, text=True, timeout=WAIT_S, check=False, env=env)
     assert shown.returncode == 1
-    assert "pip install 'barnabas[console]'" in shown.stderr
+    assert "[console]" in shown.stderr
     shown = subprocess.run(
         [*words, "--output", "json"], capture_output=True, text=True, timeout=WAIT_S, check=False, env=env
     )

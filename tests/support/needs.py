@@ -67,9 +67,11 @@ def _exists(name: str) -> bool:
 
 
 def program(name: str) -> str | None:
-    """The path of a program, or None. Debian keeps PostgreSQL's server programs off the PATH."""
+    """The path of a program, or None. Debian keeps PostgreSQL's server programs off the PATH, and
+    daemons off a user's."""
     found = shutil.which(name)
-    for folder in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True) if found is None else ():
+    elsewhere = [*sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True), Path("/usr/sbin")]
+    for folder in elsewhere if found is None else ():
         found = found or shutil.which(name, path=str(folder))
     return found
 

@@ -472,7 +472,7 @@ def test_the_clients_have_the_methods_of_the_real_ones(real, virtual):
     """With the same signatures; only transactions, which brokers do not have, and
     librdkafka's reports are left out."""
     left_out = {"init_transactions", "begin_transaction", "commit_transaction", "abort_transaction", "transaction"}
-    left_out |= {"send_offsets_to_transaction", "group_metadata", "last_problem", "dropped"}
+    left_out |= {"send_offsets_to_transaction", "group_metadata", "last_problem", "dropped", "metrics", "metrics_port"}
 
     def surface(kind: type) -> dict[str, list[tuple[Any, ...]]]:
         return {

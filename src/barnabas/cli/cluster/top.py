@@ -15,6 +15,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.installation import install_command
 from barnabas.cli.connection.connect import connect
 from barnabas.cli.connection.incomplete import Gaps
 from barnabas.cli.machine.clusters import LocalCluster, running_clusters
@@ -34,10 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _REFRESH_S = 2.0
-_EXTRA = (
-    "the live view needs the library textual: pip install 'barnabas[console]'; without it, --output json and pipes get "
-    "snapshots"
-)
 
 
 def main(argv: list[str]) -> int:
@@ -147,5 +144,7 @@ def _show_screen(reader: "ClusterReader", refresh_s: float) -> int:
     except ImportError as error:
         if not (error.name or "").startswith(("textual", "rich")):
             raise
-        raise BarnabasError(_EXTRA) from None
+        raise BarnabasError(
+            f"the live view needs the library textual: {install_command('console')}; without it, --output json and pipes get snapshots"
+        ) from None
     return run_screen(reader, refresh_s, escaped, columns)
