@@ -134,7 +134,7 @@ def describe_classic_groups(
         group_ids,
         lambda some: DescribeGroupsRequest(groups=some),
         DescribeGroupsResponse,
-        lambda group: ("", [_classic_member(member) for member in group.members]),
+        _of_classic_protocol,
     )
 
 
@@ -148,7 +148,7 @@ def describe_consumer_groups(
         group_ids,
         lambda some: ConsumerGroupDescribeRequest(group_ids=some),
         ConsumerGroupDescribeResponse,
-        lambda group: (group.assignor_name, [_new_member(member) for member in group.members]),
+        _of_new_protocol,
     )
 
 
@@ -162,7 +162,7 @@ def describe_share_groups(
         group_ids,
         lambda some: ShareGroupDescribeRequest(group_ids=some),
         ShareGroupDescribeResponse,
-        lambda group: (group.assignor_name, [_new_member(member) for member in group.members]),
+        _of_new_protocol,
     )
 
 
@@ -186,12 +186,19 @@ def _describe(
             elif group.error_code:
                 found[name] = refusal(group.error_code, about=f"group {name}")
             else:
-                found[name] = GroupDescription(name, group.group_state, *_described(read(group), broker))
+                assignor, members = read(group)
+                found[name] = GroupDescription(name, group.group_state, assignor, broker, members)
     return found
 
 
-def _described(read: tuple[str, list[GroupMember]], broker: Broker) -> tuple[str, Broker, list[GroupMember]]:
-    return read[0], broker, read[1]
+def _of_classic_protocol(group: Any) -> tuple[str, list[GroupMember]]:
+    """The members; the assignor is not known here."""
+    return "", [_classic_member(member) for member in group.members]
+
+
+def _of_new_protocol(group: Any) -> tuple[str, list[GroupMember]]:
+    """The assignor and the members, of consumer groups and of share groups."""
+    return group.assignor_name, [_new_member(member) for member in group.members]
 
 
 def _classic_member(member: Any) -> GroupMember:
